@@ -51,28 +51,16 @@ fn asked(args: &ListArgs, term: Term) -> Result<String, ClientError> {
     if args.json {
         return client::pretty(&body);
     }
-    let Bindings {
-        bindings,
-        pools,
-        not_adopted,
-        strangers,
-        refused: _,
-    } = client::read(&body)?;
+    let listed: Bindings = client::read(&body)?;
     let table = match args.output {
-        Columns::Few => table::few(&bindings, term.columns()),
-        Columns::Wide => table::wide(&bindings),
+        Columns::Few => table::few(&listed.bindings, term.columns()),
+        Columns::Wide => table::wide(&listed.bindings),
     };
-    let notes = held_up(&bindings) + &pathless(&bindings) + &misbelieved(&bindings);
     let others = match which == Which::default() {
-        true => {
-            reserved(&pools)
-                + &found_parents(&pools)
-                + &unadopted(&not_adopted)
-                + &left_over(&strangers)
-        }
+        true => of_the_host(&listed),
         false => String::new(),
     };
-    Ok(table + &notes + &others)
+    Ok(table + &of_leases(&listed.bindings) + &others)
 }
 
 /// Returns the local ranges. Only a daemon knows those of fallbacks; without one, the others are shown.
@@ -103,93 +91,70 @@ fn below(head: &str, lines: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// Returns what delays RELEASEs.
-fn held_up(bindings: &[Binding]) -> String {
-    let line = |binding: &Binding| {
-        let what = binding.held_up_by.as_ref()?;
-        let held_up = binding.seconds_held_up?;
+/// Returns what a row of the table has no room for: what delays RELEASEs, which containers are in namespaces without a path, and
+/// whose address is not the one that Docker was told.
+fn of_leases(bindings: &[Binding]) -> String {
+    let held_up = |binding: &Binding| {
+        let (what, seconds) = (binding.held_up_by.as_ref()?, binding.seconds_held_up?);
         let end = binding
             .seconds_to_expiry
             .map(|seconds| format!(" (the lease expires in {seconds} s)"));
         let end = end.unwrap_or_default();
-        let attachment = &binding.attachment;
-        Some(format!("{attachment}: for {held_up} s, {what}{end}"))
+        Some(format!(
+            "{}: for {seconds} s, {what}{end}",
+            binding.attachment
+        ))
     };
-    below(
-        "Being given back, but held up:",
-        bindings.iter().filter_map(line),
-    )
-}
-
-/// Returns the containers in namespaces without a path.
-fn pathless(bindings: &[Binding]) -> String {
-    let line = |binding: &Binding| {
-        let link = binding.link.as_ref();
-        let netns = link.and_then(|link| link.netns.as_deref());
-        let netns = netns.unwrap_or_default();
-        format!("{}: was at {netns}", binding.attachment)
+    let pathless = |binding: &Binding| {
+        let netns = binding.link.as_ref().and_then(|link| link.netns.as_deref());
+        let line = format!(
+            "{}: was at {}",
+            binding.attachment,
+            netns.unwrap_or_default()
+        );
+        binding.pathless.then_some(line)
     };
-    let head = "No path leads to these any more; extended from the host until a DEL, a GC or the namespace's end:";
-    below(
-        head,
-        bindings.iter().filter(|binding| binding.pathless).map(line),
-    )
-}
-
-/// Returns the containers whose address is not the one that Docker was told.
-fn misbelieved(bindings: &[Binding]) -> String {
-    let line = |binding: &Binding| {
-        let told = binding.told?;
-        let address = binding.address?;
+    let misbelieved = |binding: &Binding| {
+        let (told, address) = (binding.told?, binding.address?);
         let differs = told.addr() != address.addr();
         differs.then(|| format!("{}: {told}, and has {address}", binding.attachment))
     };
-    below(
-        "Docker still shows an earlier address:",
-        bindings.iter().filter_map(line),
-    )
+    let all = || bindings.iter();
+    below("Being given back, but held up:", all().filter_map(held_up))
+        + &below(
+            "No path leads to these any more; extended from the host until a DEL, a GC or the namespace's end:",
+            all().filter_map(pathless),
+        )
+        + &below(
+            "Docker still shows an earlier address:",
+            all().filter_map(misbelieved),
+        )
 }
 
-/// Returns the addresses that Docker networks reserve.
-fn reserved(pools: &[Pool]) -> String {
-    let line = |Pool { id, reserved, .. }: &Pool| {
+/// Returns what the daemon says besides its leases: which addresses Docker's networks reserve, which of their parents were found by
+/// their subnet, which containers run without a lease of the daemon's, and which links nobody deletes.
+fn of_the_host(listed: &Bindings) -> String {
+    let reserved = |Pool { id, reserved, .. }: &Pool| {
         let addresses: Vec<_> = reserved.iter().map(Ipv4Addr::to_string).collect();
-        format!("{id}: {}", addresses.join(", "))
+        (!addresses.is_empty()).then(|| format!("{id}: {}", addresses.join(", ")))
     };
-    let pools = pools.iter().filter(|pool| !pool.reserved.is_empty());
+    let found = |pool: &Pool| Some(format!("{}: {}", pool.id, pool.found_parent.as_deref()?));
+    let not = |NotAdopted { attachment, reason }: &NotAdopted| format!("{attachment}: {reason}");
     below(
         "Reserved in Docker's networks, without a lease:",
-        pools.map(line),
-    )
-}
-
-/// Returns the Docker networks whose parent was found by their subnet.
-fn found_parents(pools: &[Pool]) -> String {
-    let line = |pool: &Pool| Some(format!("{}: {}", pool.id, pool.found_parent.as_deref()?));
-    below(
+        listed.pools.iter().filter_map(reserved),
+    ) + &below(
         "Docker's networks whose parent was found by their subnet:",
-        pools.iter().filter_map(line),
-    )
-}
-
-/// Returns the running containers whose leases the daemon does not hold.
-fn unadopted(not_adopted: &[NotAdopted]) -> String {
-    let line = |NotAdopted { attachment, reason }: &NotAdopted| format!("{attachment}: {reason}");
-    below(
+        listed.pools.iter().filter_map(found),
+    ) + &below(
         "Not adopted; nobody renews their leases:",
-        not_adopted.iter().map(line),
-    )
-}
-
-/// The heading for links that another store's daemon made.
-const LEFT_OVER: &str = "Made for Docker by another leasehold, or under a store that is lost. If no other leasehold runs on this host, delete them:";
-
-/// Returns the links that nobody deletes, each with the command that deletes it.
-fn left_over(strangers: &[String]) -> String {
-    let lines = strangers.iter();
-    below(
-        LEFT_OVER,
-        lines.map(|link| format!("ip link delete {link}")),
+        listed.not_adopted.iter().map(not),
+    ) + &below(
+        "Made for Docker by another leasehold, or under a store that is lost. If no other leasehold runs on this host, delete them:",
+        listed
+            .strangers
+            .iter()
+            .map(|link| format!("ip link delete {link}")),
     )
 }
 
@@ -346,113 +311,78 @@ mod tests {
     }
 
     #[test]
-    fn what_docker_shows_stands_below_where_it_is_not_so() {
+    fn what_needs_a_word_stands_below_the_table() {
         let told = |told: &str| Binding {
             told: Some(told.parse().unwrap()),
-            ..binding("c1")
+            ..binding("c3")
         };
-        assert_eq!(misbelieved(&[binding("c1"), told("10.0.0.23/16")]), "");
-        assert_eq!(
-            misbelieved(&[told("10.0.0.24/16")]),
-            "\nDocker still shows an earlier address:\nlan/c1/eth0: 10.0.0.24/16, and has 10.0.0.23/24\n"
-        );
-    }
-
-    #[test]
-    fn what_no_path_leads_to_stands_below() {
-        assert_eq!(pathless(&[binding("c1")]), "");
-        let text = pathless(&[
-            binding("c1"),
-            Binding {
-                pathless: true,
-                ..binding("c2")
-            },
-        ]);
-        assert!(
-            text.starts_with("\nNo path leads to these any more") && !text.contains("c1/"),
-            "{text}"
-        );
-        assert!(text.contains("\nlan/c2/eth0: was at /run/netns/"), "{text}");
-    }
-
-    #[test]
-    fn the_list_says_what_holds_a_release_up() {
         let waits = |container: &str, what: &str| Binding {
             held_up_by: Some(what.to_owned()),
             seconds_held_up: Some(312),
             ..binding(container)
         };
-        assert_eq!(held_up(&[binding("c1")]), "");
-        let endless = Binding {
-            seconds_to_expiry: None,
-            ..waits("c3", "odd\u{1b}[2J")
-        };
-        assert_eq!(
-            held_up(&[
+        let listed = Bindings {
+            bindings: vec![
                 binding("c1"),
-                waits("c2", "host link eth0 is not there"),
-                endless
-            ]),
-            "\nBeing given back, but held up:\n\
-             lan/c2/eth0: for 312 s, host link eth0 is not there (the lease expires in 3595 s)\n\
-             lan/c3/eth0: for 312 s, odd\\u{1b}[2J\n"
-        );
-    }
-
-    #[test]
-    fn what_dockers_networks_reserve_stands_below() {
-        let pool = |id: &str, reserved: &[&str]| Pool {
-            id: id.to_owned(),
-            found_parent: None,
-            gateway: None,
-            reserved: reserved.iter().map(|text| text.parse().unwrap()).collect(),
+                Binding {
+                    pathless: true,
+                    ..binding("c2")
+                },
+                told("10.0.0.23/16"),
+                told("10.0.0.24/16"),
+                waits("c4", "host link eth0 is not there"),
+                Binding {
+                    seconds_to_expiry: None,
+                    ..waits("c5", "odd\u{1b}[2J")
+                },
+            ],
+            pools: vec![
+                pool("a", None, &[]),
+                pool("b", None, &["10.0.0.1", "10.0.0.9"]),
+                pool("192.168.1.0/24;;found=eth0", Some("eth0"), &[]),
+            ],
+            not_adopted: vec![NotAdopted {
+                attachment: binding("c6").attachment,
+                reason: "no DHCP offer".to_owned(),
+            }],
+            strangers: vec!["lh0123".to_owned()],
+            refused: [].into(),
         };
-        assert_eq!(reserved(&[pool("a", &[])]), "");
-        assert_eq!(
-            reserved(&[
-                pool("a", &[]),
-                pool("b", &["10.0.0.1", "10.0.0.9"]),
-                pool("\u{1b}[2J", &["10.1.0.1"])
-            ]),
-            "\nReserved in Docker's networks, without a lease:\nb: 10.0.0.1, 10.0.0.9\n\\u{1b}[2J: 10.1.0.1\n"
-        );
+        let expected = "
+Being given back, but held up:
+lan/c4/eth0: for 312 s, host link eth0 is not there (the lease expires in 3595 s)
+lan/c5/eth0: for 312 s, odd\\u{1b}[2J
+
+No path leads to these any more; extended from the host until a DEL, a GC or the namespace's end:
+lan/c2/eth0: was at /run/netns/c1
+
+Docker still shows an earlier address:
+lan/c3/eth0: 10.0.0.24/16, and has 10.0.0.23/24
+
+Reserved in Docker's networks, without a lease:
+b: 10.0.0.1, 10.0.0.9
+
+Docker's networks whose parent was found by their subnet:
+192.168.1.0/24;;found=eth0: eth0
+
+Not adopted; nobody renews their leases:
+lan/c6/eth0: no DHCP offer
+
+Made for Docker by another leasehold, or under a store that is lost. If no other leasehold runs on this host, delete them:
+ip link delete lh0123
+";
+        let notes = of_leases(&listed.bindings) + &of_the_host(&listed);
+        assert_eq!(notes, expected);
+        assert_eq!(of_leases(&[binding("c1")]), "");
+        assert_eq!(of_the_host(&Bindings::default()), "");
     }
 
-    #[test]
-    fn parents_that_were_found_stand_below() {
-        let pool = |found_parent: Option<&str>| Pool {
-            id: "192.168.1.0/24;;found=eth0".to_owned(),
+    fn pool(id: &str, found_parent: Option<&str>, reserved: &[&str]) -> Pool {
+        Pool {
+            id: id.to_owned(),
             found_parent: found_parent.map(str::to_owned),
             gateway: None,
-            reserved: vec![],
-        };
-        assert_eq!(found_parents(&[pool(None)]), "");
-        assert_eq!(
-            found_parents(&[pool(None), pool(Some("eth0"))]),
-            "\nDocker's networks whose parent was found by their subnet:\n192.168.1.0/24;;found=eth0: eth0\n"
-        );
-    }
-
-    #[test]
-    fn what_was_not_adopted_stands_below_with_the_reason() {
-        let not = |container: &str, reason: &str| NotAdopted {
-            attachment: binding(container).attachment,
-            reason: reason.to_owned(),
-        };
-        assert_eq!(unadopted(&[]), "");
-        assert_eq!(
-            unadopted(&[not("c1", "no DHCP offer"), not("c2", "gone\u{1b}[2J")]),
-            "\nNot adopted; nobody renews their leases:\nlan/c1/eth0: no DHCP offer\nlan/c2/eth0: gone\\u{1b}[2J\n"
-        );
-    }
-
-    #[test]
-    fn the_list_says_how_to_delete_links_of_a_lost_store() {
-        assert_eq!(left_over(&[]), "");
-        assert_eq!(
-            left_over(&["lh0123".to_owned(), "lh\u{1b}[2J".to_owned()]),
-            "\nMade for Docker by another leasehold, or under a store that is lost. If no other leasehold runs on this host, delete them:\nip link delete lh0123\n\
-             ip link delete lh\\u{1b}[2J\n"
-        );
+            reserved: reserved.iter().map(|text| text.parse().unwrap()).collect(),
+        }
     }
 }
