@@ -17,7 +17,7 @@ use super::super::Site;
 use super::super::client_id::MachineId;
 use super::super::docker::{Asked, Form, Host, Refused};
 use super::super::server::read_blind;
-use super::lease;
+use super::{lease, rows};
 
 mod lan;
 
@@ -92,10 +92,11 @@ fn pool(ipvlan: bool, body: &str) -> PoolRequest {
     }
 }
 
-/// The body of a request for a pool with these options.
+/// The body of a request for a pool with these options too.
 fn with(options: &str) -> String {
+    let comma = if options.is_empty() { "" } else { "," };
     format!(
-        r#"{{"AddressSpace":"leasehold","Pool":"192.168.1.0/24","SubPool":"","Options":{{"parent":"eth0"{options}}},"V6":false}}"#
+        r#"{{"AddressSpace":"leasehold","Pool":"192.168.1.0/24","SubPool":"","Options":{{"parent":"eth0"{comma}{options}}},"V6":false}}"#
     )
 }
 
@@ -159,37 +160,19 @@ fn a_pool_is_asked_for_with_its_subnet_or_without() {
 
 #[test]
 fn options_are_spelled_in_a_pool_id_and_read_from_it() {
-    let table = [
-        ("", "parent=eth0"),
-        (r#","client-id":"auto","release":"true""#, "parent=eth0"),
-        (
-            r#","client-id":"hex:01:0A:ff""#,
-            "parent=eth0,client-id=hex:010aff",
-        ),
-        (
-            r#","client-id":"text:a, 100% ü""#,
-            "parent=eth0,client-id=text:a%2c%20100%25%20%c3%bc",
-        ),
-        (r#","client-id":"none""#, "parent=eth0,client-id=none"),
-        (
-            r#","client-id":"mac","grace":"0""#,
-            "parent=eth0,client-id=mac,grace=0",
-        ),
-        (
-            r#","fallback":"192.168.1.200-192.168.1.220""#,
-            "parent=eth0,fallback=192.168.1.200-192.168.1.220",
-        ),
-        (r#","hostname":"""#, "parent=eth0,hostname="),
-        (
-            r#","hostname":"{name}.lan","timeout":"7""#,
-            "parent=eth0,hostname={name}.lan,timeout=7",
-        ),
-        (
-            r#","servers-deny":"10.0.0.9","servers-allow":"10.0.0.2, 10.0.0.1","release":"false""#,
-            "parent=eth0,servers-allow=10.0.0.1%2c10.0.0.2,servers-deny=10.0.0.9,release=false",
-        ),
-    ];
-    for (options, definition) in table {
+    let table = r#"
+        => parent=eth0
+        "client-id":"auto","release":"true" => parent=eth0
+        "client-id":"hex:01:0A:ff" => parent=eth0,client-id=hex:010aff
+        "client-id":"text:a, 100% ü" => parent=eth0,client-id=text:a%2c%20100%25%20%c3%bc
+        "client-id":"none" => parent=eth0,client-id=none
+        "client-id":"mac","grace":"0" => parent=eth0,client-id=mac,grace=0
+        "fallback":"192.168.1.200-192.168.1.220" => parent=eth0,fallback=192.168.1.200-192.168.1.220
+        "hostname":"" => parent=eth0,hostname=
+        "hostname":"{name}.lan","timeout":"7" => parent=eth0,hostname={name}.lan,timeout=7
+        "servers-deny":"10.0.0.9","servers-allow":"10.0.0.2, 10.0.0.1","release":"false" => parent=eth0,servers-allow=10.0.0.1%2c10.0.0.2,servers-deny=10.0.0.9,release=false
+    "#;
+    for [options, definition] in rows(table) {
         let asked = pool(false, &with(options));
         assert_eq!(asked.definition, definition);
         let id = PoolId::new(definition, "192.168.1.0/24".parse().unwrap(), None).to_string();
@@ -205,89 +188,38 @@ fn options_are_spelled_in_a_pool_id_and_read_from_it() {
 
 #[test]
 fn a_bad_option_is_named_with_its_value_and_the_remedy() {
-    let table = [
-        (
-            r#","parnet":"eth1""#,
-            "--ipam-opt parnet: unknown option; the options are parent, client-id, hostname, timeout, ",
-        ),
-        (
-            r#","parent":"eth 0""#,
-            "--ipam-opt parent=eth 0: expected the name of a host link",
-        ),
-        (
-            r#","client-id":"pod""#,
-            "--ipam-opt client-id=pod: expected auto, mac, none, duid, hex:… or text:…",
-        ),
-        (
-            r#","client-id":"hex:1""#,
-            "--ipam-opt client-id=hex:1: expected hex: and the bytes of option 61",
-        ),
-        (
-            r#","client-id":"text:""#,
-            "--ipam-opt client-id=text:: expected text: and 1 to 254 bytes",
-        ),
-        (
-            r#","timeout":"21""#,
-            "--ipam-opt timeout=21: expected whole seconds, from 1 to 20",
-        ),
-        (
-            r#","timeout":"0""#,
-            "--ipam-opt timeout=0: expected whole seconds, from 1 to 20",
-        ),
-        (
-            r#","servers-allow":"dhcp.lan""#,
-            "--ipam-opt servers-allow=dhcp.lan: expected comma-separated IPv4 addresses",
-        ),
-        (
-            r#","release":"no""#,
-            "--ipam-opt release=no: expected true or false",
-        ),
-        (
-            r#","fallback":"192.168.1.9-192.168.1.2""#,
-            "--ipam-opt fallback=192.168.1.9-192.168.1.2: expected the first and the last address",
-        ),
-        (
-            r#","grace":"1m""#,
-            "--ipam-opt grace=1m: expected a number of seconds",
-        ),
-        (
-            r#","hostname":"a b""#,
-            "--ipam-opt hostname=a b: expected a host name",
-        ),
-    ];
-    for (options, why) in table {
+    let table = r#"
+        "parnet":"eth1" => --ipam-opt parnet: unknown option; the options are parent, client-id, hostname, timeout,
+        "parent":"eth 0" => --ipam-opt parent=eth 0: expected the name of a host link
+        "client-id":"pod" => --ipam-opt client-id=pod: expected auto, mac, none, duid, hex:… or text:…
+        "client-id":"hex:1" => --ipam-opt client-id=hex:1: expected hex: and the bytes of option 61
+        "client-id":"text:" => --ipam-opt client-id=text:: expected text: and 1 to 254 bytes
+        "timeout":"21" => --ipam-opt timeout=21: expected whole seconds, from 1 to 20
+        "timeout":"0" => --ipam-opt timeout=0: expected whole seconds, from 1 to 20
+        "servers-allow":"dhcp.lan" => --ipam-opt servers-allow=dhcp.lan: expected comma-separated IPv4 addresses
+        "release":"no" => --ipam-opt release=no: expected true or false
+        "fallback":"192.168.1.9-192.168.1.2" => --ipam-opt fallback=192.168.1.9-192.168.1.2: expected the first and the last address
+        "grace":"1m" => --ipam-opt grace=1m: expected a number of seconds
+        "hostname":"a b" => --ipam-opt hostname=a b: expected a host name
+    "#;
+    for [options, why] in rows(table) {
         let body = with(options);
         let said = said(false, wire::REQUEST_POOL, &body);
         assert!(said.starts_with(why), "{said}");
     }
-    let table = [
-        (
-            r#"{"Pool":"","Options":null}"#,
-            "--ipam-opt parent=LINK is missing: name the host's link",
-        ),
-        (
-            r#"{"SubPool":"10.0.0.0/25","Options":{"parent":"eth0"}}"#,
-            "--ip-range 10.0.0.0/25 needs the --subnet",
-        ),
-        (
-            r#"{"Pool":"fd00::/64","V6":true,"Options":{"parent":"eth0"}}"#,
-            "leasehold leases IPv4 addresses: leave out --ipv6",
-        ),
-        (
-            r#"{"Pool":"","V6":true,"Options":{"parent":"eth0"}}"#,
-            "leasehold leases IPv4 addresses: leave out --ipv6",
-        ),
-        (
-            r#"{"Pool":"lan","Options":{"parent":"eth0"}}"#,
-            "--subnet \"lan\": not a subnet",
-        ),
-    ];
-    for (body, why) in table {
+    let table = r#"
+        {"Pool":"","Options":null} => --ipam-opt parent=LINK is missing: name the host's link
+        {"SubPool":"10.0.0.0/25","Options":{"parent":"eth0"}} => --ip-range 10.0.0.0/25 needs the --subnet
+        {"Pool":"fd00::/64","V6":true,"Options":{"parent":"eth0"}} => leasehold leases IPv4 addresses: leave out --ipv6
+        {"Pool":"","V6":true,"Options":{"parent":"eth0"}} => leasehold leases IPv4 addresses: leave out --ipv6
+        {"Pool":"lan","Options":{"parent":"eth0"}} => --subnet "lan": not a subnet
+    "#;
+    for [body, why] in rows(table) {
         let said = said(false, wire::REQUEST_POOL, body);
         assert!(said.starts_with(why), "{said}");
     }
     for kind in ["mac", "none"] {
-        let options = format!(r#","client-id":"{kind}""#);
+        let options = format!(r#""client-id":"{kind}""#);
         let said = said(true, wire::REQUEST_POOL, &with(&options));
         assert!(said.contains(&format!("client-id={kind}: on ipvlan all containers have")));
     }
@@ -295,7 +227,7 @@ fn a_bad_option_is_named_with_its_value_and_the_remedy() {
         Site::default(),
         false,
         wire::REQUEST_POOL,
-        &with(r#","client-id":"duid""#),
+        &with(r#""client-id":"duid""#),
     );
     assert!(matches!(nobody, Err(Refused::Said(why)) if why.contains("systemd-machine-id-setup")));
     let nobody = on(Site::default(), true, wire::REQUEST_POOL, &with(""));
@@ -662,20 +594,12 @@ fn a_call_with_a_foreign_pool_or_no_body_is_refused() {
         let why = said(false, wire::REQUEST_ADDRESS, &address(POOL, text, MAC_ONLY));
         assert!(why.ends_with("is not an IPv4 address of a host"), "{why}");
     }
-    for (options, why) in [
-        (
-            r#"{"com.docker.network.endpoint.macaddress":"02:42"}"#,
-            "\"02:42\" is not the Ethernet address of an interface",
-        ),
-        (
-            r#"{"com.docker.network.endpoint.macaddress":"01:00:5e:00:00:01"}"#,
-            "is not the Ethernet address",
-        ),
-        (
-            r#"{"com.docker.network.endpoint.name":"../x"}"#,
-            "\"../x\" is not the name of a container",
-        ),
-    ] {
+    let table = r#"
+        {"com.docker.network.endpoint.macaddress":"02:42"} => "02:42" is not the Ethernet address of an interface
+        {"com.docker.network.endpoint.macaddress":"01:00:5e:00:00:01"} => is not the Ethernet address
+        {"com.docker.network.endpoint.name":"../x"} => "../x" is not the name of a container
+    "#;
+    for [options, why] in rows(table) {
         assert!(
             said(false, wire::REQUEST_ADDRESS, &address(POOL, "", options)).contains(why),
             "{options}"

@@ -83,6 +83,15 @@ fn leased(call: &Call) -> Answer {
     Answer::leased(&lease(), &policy)
 }
 
+/// Reads a table: a case a line, its columns apart by arrows.
+fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
+    let lines = table.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| {
+        let columns: Vec<_> = line.split("=>").map(str::trim).collect();
+        columns.try_into().expect("each row has all columns")
+    })
+}
+
 /// A lease with everything that a server can give.
 fn lease() -> Lease {
     Lease {

@@ -25,7 +25,7 @@ use leasehold_core::wire::Mac;
 use super::super::Site;
 use super::super::client_id::MachineId;
 use super::super::docker::{Asked, Form, Host, Refused};
-use super::lease;
+use super::{lease, rows};
 
 const ETH0: Mac = Mac([2, 0, 0, 0, 0, 0xe0]);
 const NET: &str = "4f0066c1e7f1c1e7f14f0066c1e7f1c1e7f14f0066c1e7f1c1e7f14f0066c1e7";
@@ -186,108 +186,43 @@ fn calls_that_need_no_state_are_answered_at_once() {
 
 #[test]
 fn a_network_is_made_as_its_options_say() {
-    let macvlan = |mode| Mode::Macvlan(mode);
-    let table = [
-        (
-            r#"{"parent":"eth0"}"#,
-            macvlan(MacvlanMode::Bridge),
-            "eth0",
-            0,
-            "parent=eth0",
-        ),
-        (
-            r#"{"parent":"eth0","mode":"macvlan"}"#,
-            macvlan(MacvlanMode::Bridge),
-            "eth0",
-            0,
-            "parent=eth0",
-        ),
-        (
-            r#"{"parent":"eth0","vlan":10}"#,
-            macvlan(MacvlanMode::Bridge),
-            "eth0",
-            10,
-            "parent=eth0,vlan=10",
-        ),
-        // Whether or not there is a link of that name: it may be the one that was made for the first network in the VLAN.
-        (
-            r#"{"parent":"eth0.10"}"#,
-            macvlan(MacvlanMode::Bridge),
-            "eth0",
-            10,
-            "parent=eth0,vlan=10",
-        ),
-        (
-            r#"{"parent":"eth0.20"}"#,
-            macvlan(MacvlanMode::Bridge),
-            "eth0",
-            20,
-            "parent=eth0,vlan=20",
-        ),
-        (
-            r#"{"parent":"wan.20"}"#,
-            macvlan(MacvlanMode::Bridge),
-            "wan",
-            20,
-            "parent=wan,vlan=20",
-        ),
-        (
-            r#"{"parent":"eth0","macvlan_mode":"private"}"#,
-            macvlan(MacvlanMode::Private),
-            "eth0",
-            0,
-            "parent=eth0,macvlan_mode=private",
-        ),
-        (
-            r#"{"parent":"eth0","mode":"ipvlan"}"#,
-            Mode::Ipvlan,
-            "eth0",
-            0,
-            "mode=ipvlan,parent=eth0",
-        ),
-        (
-            r#"{"bridge":"br7"}"#,
-            Mode::Bridge,
-            "br7",
-            0,
-            "mode=bridge,bridge=br7",
-        ),
-        (
-            r#"{"bridge":"br7","mode":"bridge"}"#,
-            Mode::Bridge,
-            "br7",
-            0,
-            "mode=bridge,bridge=br7",
-        ),
-        (
-            r#"{"parent":"eth0","client-id":"text:a, b","grace":"7","hostname":"h"}"#,
-            macvlan(MacvlanMode::Bridge),
-            "eth0",
-            0,
-            "parent=eth0,client-id=text:a%2c%20b,hostname=h,grace=7",
-        ),
-    ];
-    for (options, mode, on, vlan, definition) in table {
+    // eth0.10: whether or not there is a link of that name, which may have been made for the first network in the VLAN.
+    let table = r#"
+        {"parent":"eth0"} => parent=eth0
+        {"parent":"eth0","mode":"macvlan"} => parent=eth0
+        {"parent":"eth0","vlan":10} => parent=eth0,vlan=10
+        {"parent":"eth0.10"} => parent=eth0,vlan=10
+        {"parent":"eth0.20"} => parent=eth0,vlan=20
+        {"parent":"wan.20"} => parent=wan,vlan=20
+        {"parent":"eth0","macvlan_mode":"private"} => parent=eth0,macvlan_mode=private
+        {"parent":"eth0","macvlan_mode":"vepa"} => parent=eth0,macvlan_mode=vepa
+        {"parent":"eth0","macvlan_mode":"passthru"} => parent=eth0,macvlan_mode=passthru
+        {"parent":"eth0","mode":"ipvlan"} => mode=ipvlan,parent=eth0
+        {"bridge":"br7"} => mode=bridge,bridge=br7
+        {"bridge":"br7","mode":"bridge"} => mode=bridge,bridge=br7
+        {"parent":"eth0","client-id":"text:a, b","grace":"7","hostname":"h"} => parent=eth0,client-id=text:a%2c%20b,hostname=h,grace=7
+    "#;
+    for [options, definition] in rows(table) {
         let record = network(options);
+        // The definition is spelled from the wiring.
+        assert_eq!(record.definition, definition, "{options}");
         assert_eq!(
-            record.wiring,
-            Wiring {
-                mode,
-                on: on.to_owned(),
-                vlan,
-                mtu: None
-            },
-            "{options}"
-        );
-        assert_eq!(
-            (record.definition.as_str(), record.gateway, record.leases),
-            (definition, None, false)
+            (record.wiring.mtu, record.gateway, record.leases),
+            (None, None, false)
         );
         assert_eq!(
             (record.id, record.pool),
             (id(NET), "0.0.0.0/0".parse().unwrap())
         );
     }
+    let wiring = Wiring {
+        mode: Mode::Macvlan(MacvlanMode::Vepa),
+        on: "eth0".to_owned(),
+        vlan: 10,
+        mtu: None,
+    };
+    let record = network(r#"{"parent":"eth0","vlan":10,"macvlan_mode":"vepa"}"#);
+    assert_eq!(record.wiring, wiring);
     let record = network(r#"{"parent":"eth0","mtu":"1400","gateway":"10.7.0.2"}"#);
     assert_eq!(
         (record.wiring.mtu, record.gateway),
@@ -332,116 +267,56 @@ fn a_network_has_its_pool_from_whichever_ipam_driver() {
 
 #[test]
 fn an_impossible_network_is_refused_with_the_way_out() {
-    let table = [
-        ("{}", "-o parent=LINK is missing"),
-        ("null", "-o parent=LINK is missing"),
-        (
-            r#"{"parent":"eth0","colour":"red"}"#,
-            "-o colour: unknown option; the options are mode, parent, bridge",
-        ),
-        (
-            r#"{"parent":"eth0","mode":"host"}"#,
-            "-o mode=host: expected macvlan, ipvlan or bridge",
-        ),
-        (r#"{"mode":"bridge"}"#, "-o bridge=LINK is missing"),
-        (r#"{"mode":"bridge","parent":"eth0"}"#, "-o bridge="),
-        (r#"{"mode":"macvlan","bridge":"br7"}"#, "-o parent="),
-        (r#"{"parent":"eth0","bridge":"br7"}"#, "-o parent="),
-        (
-            r#"{"parent":"eth0123456789012"}"#,
-            "-o parent=eth0123456789012: expected the name of a host link",
-        ),
-        (r#"{"bridge":"a/b"}"#, "-o bridge=a/b: expected"),
-        (
-            r#"{"parent":"eth0","vlan":"0"}"#,
-            "-o vlan=0: expected the number of a VLAN, from 1 to 4094",
-        ),
-        (r#"{"parent":"eth0","vlan":4095}"#, "-o vlan=4095: expected"),
-        (r#"{"parent":"eth0.10","vlan":"11"}"#, "-o vlan=11"),
-        (
-            r#"{"parent":"enp0s31f6u2u1","vlan":"100"}"#,
-            "enp0s31f6u2u1.100",
-        ),
-        (
-            r#"{"bridge":"br7","vlan":"10"}"#,
-            "-o vlan=10 is not for -o mode=bridge",
-        ),
-        (
-            r#"{"parent":"eth0","mtu":"67"}"#,
-            "-o mtu=67: expected a number of bytes, from 68 to 65535",
-        ),
-        (r#"{"parent":"eth0","mtu":"big"}"#, "-o mtu=big: expected"),
-        (
-            r#"{"parent":"eth0","gateway":"0.0.0.0"}"#,
-            "-o gateway=0.0.0.0: expected the IPv4 address of the router",
-        ),
-        (
-            r#"{"parent":"eth0","macvlan_mode":"source"}"#,
-            "bridge, private, vepa or passthru",
-        ),
-        (
-            r#"{"parent":"eth0","mode":"ipvlan","macvlan_mode":"vepa"}"#,
-            "-o macvlan_mode",
-        ),
-        (
-            r#"{"parent":"eth0","addresses":"mine"}"#,
-            "-o addresses=mine: expected dhcp or docker",
-        ),
-        (
-            r#"{"parent":"eth0","timeout":"21"}"#,
-            "-o timeout=21: expected whole seconds, from 1 to 20",
-        ),
-        (r#"{"parent":"eth0","parent2":["x"]}"#, "-o parent2="),
-        (
-            r#"{"parent":"eth0","mode":"ipvlan","client-id":"mac"}"#,
-            "-o client-id=mac: on ipvlan",
-        ),
-        (
-            r#"{"parent":"eth0","hostname":"{name}.lan"}"#,
-            "-o hostname={name}.lan",
-        ),
-    ];
-    for (options, why) in table {
+    let table = r#"
+        {} => -o parent=LINK is missing
+        null => -o parent=LINK is missing
+        {"parent":"eth0","colour":"red"} => -o colour: unknown option; the options are mode, parent, bridge
+        {"parent":"eth0","mode":"host"} => -o mode=host: expected macvlan, ipvlan or bridge
+        {"mode":"bridge"} => -o bridge=LINK is missing
+        {"mode":"bridge","parent":"eth0"} => -o bridge=
+        {"mode":"macvlan","bridge":"br7"} => -o parent=
+        {"parent":"eth0","bridge":"br7"} => -o parent=
+        {"parent":"eth0123456789012"} => -o parent=eth0123456789012: expected the name of a host link
+        {"bridge":"a/b"} => -o bridge=a/b: expected
+        {"parent":"eth0","vlan":"0"} => -o vlan=0: expected the number of a VLAN, from 1 to 4094
+        {"parent":"eth0","vlan":4095} => -o vlan=4095: expected
+        {"parent":"eth0.10","vlan":"11"} => -o vlan=11
+        {"parent":"enp0s31f6u2u1","vlan":"100"} => enp0s31f6u2u1.100
+        {"bridge":"br7","vlan":"10"} => -o vlan=10 is not for -o mode=bridge
+        {"parent":"eth0","mtu":"67"} => -o mtu=67: expected a number of bytes, from 68 to 65535
+        {"parent":"eth0","mtu":"big"} => -o mtu=big: expected
+        {"parent":"eth0","gateway":"0.0.0.0"} => -o gateway=0.0.0.0: expected the IPv4 address of the router
+        {"parent":"eth0","macvlan_mode":"source"} => bridge, private, vepa or passthru
+        {"parent":"eth0","mode":"ipvlan","macvlan_mode":"vepa"} => -o macvlan_mode
+        {"parent":"eth0","addresses":"mine"} => -o addresses=mine: expected dhcp or docker
+        {"parent":"eth0","timeout":"21"} => -o timeout=21: expected whole seconds, from 1 to 20
+        {"parent":"eth0","parent2":["x"]} => -o parent2=
+        {"parent":"eth0","mode":"ipvlan","client-id":"mac"} => -o client-id=mac: on ipvlan
+        {"parent":"eth0","hostname":"{name}.lan"} => -o hostname={name}.lan
+    "#;
+    for [options, why] in rows(table) {
         let refused = said(on("CreateNetwork", &create(options)));
         assert!(refused.contains(why), "{options}: {refused}");
     }
+    let table = r#"
+        "com.docker.network.enable_ipv6":true, =>  => --ipv6
+        => ,"IPv6Data":[{}] => --ipv6
+        "com.docker.network.internal":true, =>  => --internal
+        => ,"IPv4Data":[{},{}] => one --subnet
+        => ,"IPv4Data":[{"Pool":"x"}] => --subnet
+        => ,"NetworkID":"../x" => NetworkID
+    "#;
     let generic = r#""com.docker.network.generic":{"parent":"eth0"}"#;
-    for (body, why) in [
-        (
-            format!(
-                r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.enable_ipv6":true,{generic}}}}}"#
-            ),
-            "--ipv6",
-        ),
-        (
-            format!(r#"{{"NetworkID":"{NET}","Options":{{{generic}}},"IPv6Data":[{{}}]}}"#),
-            "--ipv6",
-        ),
-        (
-            format!(
-                r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.internal":true,{generic}}}}}"#
-            ),
-            "--internal",
-        ),
-        (
-            format!(r#"{{"NetworkID":"{NET}","Options":{{{generic}}},"IPv4Data":[{{}},{{}}]}}"#),
-            "one --subnet",
-        ),
-        (
-            format!(
-                r#"{{"NetworkID":"{NET}","Options":{{{generic}}},"IPv4Data":[{{"Pool":"x"}}]}}"#
-            ),
-            "--subnet",
-        ),
-        (
-            format!(r#"{{"NetworkID":"../x","Options":{{{generic}}}}}"#),
-            "NetworkID",
-        ),
-        ("{}".to_owned(), "NetworkID"),
-    ] {
+    for [options, more, why] in rows(table) {
+        let id = match more.contains("NetworkID") {
+            true => String::new(),
+            false => format!(r#","NetworkID":"{NET}""#),
+        };
+        let body = format!(r#"{{"Options":{{{options}{generic}}}{id}{more}}}"#);
         let refused = said(on("CreateNetwork", &body));
         assert!(refused.contains(why), "{body}: {refused}");
     }
+    assert!(said(on("CreateNetwork", "{}")).contains("NetworkID"));
     assert!(
         matches!(on("CreateNetwork", ""), Err(Refused::Undecodable(why)) if why.contains("no body"))
     );
@@ -455,26 +330,12 @@ fn lease_options_are_refused_by_a_driver_without_leases() {
         on("CreateNetwork", &create_with(options, &data))
     };
     let denies = r#"{"parent":"eth0","servers-deny":"10.7.0.9"}"#;
-    for (space, pool, addresses, why) in [
-        (
-            "leasehold",
-            "10.7.0.0/16",
-            "dhcp",
-            "-o servers-deny: with --ipam-driver leasehold ",
-        ),
-        (
-            "leasehold",
-            "0.0.0.0/0",
-            "dhcp",
-            "-o servers-deny: with --ipam-driver leasehold ",
-        ),
-        (
-            "LocalDefault",
-            "172.18.0.0/16",
-            "docker",
-            "-o servers-deny: with -o addresses=docker there is no lease",
-        ),
-    ] {
+    let table = r#"
+        leasehold => 10.7.0.0/16 => dhcp => -o servers-deny: with --ipam-driver leasehold
+        leasehold => 0.0.0.0/0 => dhcp => -o servers-deny: with --ipam-driver leasehold
+        LocalDefault => 172.18.0.0/16 => docker => -o servers-deny: with -o addresses=docker there is no lease
+    "#;
+    for [space, pool, addresses, why] in rows(table) {
         let with = |more: &str| format!(r#"{{"parent":"eth0","addresses":"{addresses}",{more}}}"#);
         let refused = said(of(space, pool, &with(r#""servers-deny":"10.7.0.9""#)));
         assert!(refused.starts_with(why), "{refused}");
@@ -716,52 +577,28 @@ fn what_no_endpoint_can_be_is_refused() {
         leases: true,
         ..net
     };
-    for (interface, options, why) in [
-        (
-            r#"{"Address":"10.7.1.5"}"#,
-            "{}",
-            "not an IPv4 address with a prefix",
-        ),
-        (r#"{"AddressIPv6":"2001:db8::1/64"}"#, "{}", "--ip6"),
-        (
-            r#"{"MacAddress":"01:00:00:00:00:01"}"#,
-            "{}",
-            "Ethernet address",
-        ),
-        (
-            "{}",
-            r#"{"com.docker.network.endpoint.macaddress":"////////"}"#,
-            "--mac-address",
-        ),
-        (
-            "{}",
-            r#"{"com.docker.network.endpoint.macaddress":"AkLA/+4"}"#,
-            "Ethernet address",
-        ),
-        (
-            "{}",
-            r#"{"com.docker.network.endpoint.macaddress":7}"#,
-            "Base64",
-        ),
-    ] {
+    let table = r#"
+        {"Address":"10.7.1.5"} => {} => not an IPv4 address with a prefix
+        {"AddressIPv6":"2001:db8::1/64"} => {} => --ip6
+        {"MacAddress":"01:00:00:00:00:01"} => {} => Ethernet address
+        {} => {"com.docker.network.endpoint.macaddress":"////////"} => --mac-address
+        {} => {"com.docker.network.endpoint.macaddress":"AkLA/+4"} => Ethernet address
+        {} => {"com.docker.network.endpoint.macaddress":7} => Base64
+    "#;
+    for [interface, options, why] in rows(table) {
         let refused = said(of(&net, interface, options));
         assert!(refused.contains(why), "{interface} {options}: {refused}");
     }
-    for (method, body) in [
-        (
-            "CreateEndpoint",
-            format!(r#"{{"NetworkID":"{NET}","EndpointID":""}}"#),
-        ),
-        (
-            "CreateEndpoint",
-            format!(r#"{{"NetworkID":"","EndpointID":"{END}"}}"#),
-        ),
-        ("DeleteEndpoint", format!(r#"{{"NetworkID":"{NET}"}}"#)),
-        ("DeleteNetwork", "{}".to_owned()),
-        ("Join", format!(r#"{{"NetworkID":"{NET}"}}"#)),
-    ] {
+    let table = r#"
+        CreateEndpoint => {"NetworkID":"NET","EndpointID":""}
+        CreateEndpoint => {"NetworkID":"","EndpointID":"END"}
+        DeleteEndpoint => {"NetworkID":"NET"}
+        DeleteNetwork => {}
+        Join => {"NetworkID":"NET"}
+    "#;
+    for [method, body] in rows(table) {
         assert!(
-            said(on(method, &body)).contains("not a Docker id"),
+            said(on(method, body)).contains("not a Docker id"),
             "{method} {body}"
         );
         assert!(matches!(on(method, ""), Err(Refused::Undecodable(_))));
