@@ -220,26 +220,6 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_its_bytes() {
-        let pod = "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0";
-        let table = [
-            (Kind::Container, b"\0abc/lan/net1".to_vec()),
-            (Kind::Mac, vec![1, 2, 0, 0, 0, 0, 9]),
-            (Kind::Pod, b"\0shop/web-0/net1".to_vec()),
-            (Kind::Hex(vec![9, 8]), vec![9, 8]),
-            (Kind::Text("printer".into()), b"\0printer".to_vec()),
-            (
-                Kind::Text("prod-a/{namespace}/{pod}/{ifname}".into()),
-                b"\0prod-a/shop/web-0/net1".to_vec(),
-            ),
-            (Kind::Text("{container}".into()), b"\0abc".to_vec()),
-        ];
-        for (kind, bytes) in table {
-            assert_eq!(made(&kind, pod, None), Ok(bytes), "{kind:?}");
-        }
-    }
-
-    #[test]
     fn a_long_text_is_sent_as_its_head_and_its_hash() {
         let text = |length: usize| Kind::Text("x".repeat(length));
         assert_eq!(
@@ -305,73 +285,6 @@ mod tests {
         // Fixed: servers recognise the host's containers by it.
         assert_eq!(hex, "ffc0bd90ab00043d88f6e59d324950a9ad84c20ebefb46");
         assert!(!hex.contains("0123456789abcdef"));
-    }
-
-    #[test]
-    fn what_is_missing_is_named() {
-        let long = "x".repeat(513);
-        let table = [
-            (
-                Kind::Pod,
-                "K8S_POD_NAME=web-0",
-                "ipam.clientId: pod needs K8S_POD_NAMESPACE in CNI_ARGS",
-            ),
-            (
-                Kind::Pod,
-                "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=",
-                "ipam.clientId: pod needs K8S_POD_NAME in CNI_ARGS",
-            ),
-            (
-                Kind::Pod,
-                "K8S_POD_NAMESPACE=a/b;K8S_POD_NAME=c",
-                "CNI_ARGS: K8S_POD_NAMESPACE is not a valid Kubernetes name",
-            ),
-            (
-                Kind::Duid,
-                "",
-                "ipam.clientId: duid needs the host's /etc/machine-id",
-            ),
-            (
-                Kind::Hex(vec![1]),
-                "",
-                "ipam.clientId: a client identifier has at least 2 bytes, this one has 1",
-            ),
-            (
-                Kind::Text(String::new()),
-                "",
-                "ipam.clientId: a client identifier has at least 2 bytes, this one has 1",
-            ),
-            (Kind::Text(long), "", "ipam.clientId: longer than 512 bytes"),
-            (
-                Kind::Hex(vec![1; 256]),
-                "",
-                "ipam.clientId: a client identifier has at most 255 bytes, this one has 256",
-            ),
-            (
-                Kind::Text("a/{pod}".into()),
-                "",
-                "ipam.clientId: {pod} needs K8S_POD_NAME in CNI_ARGS",
-            ),
-            (
-                Kind::Text("a/{pod}".into()),
-                "K8S_POD_NAME=a/b",
-                "CNI_ARGS: K8S_POD_NAME is not a valid Kubernetes name",
-            ),
-            (
-                Kind::Text("a/{pot}".into()),
-                "",
-                "ipam.clientId: {pot} is not {pod}, {namespace}, {container} or {ifname}",
-            ),
-            (
-                Kind::Text("a/{pod".into()),
-                "",
-                "ipam.clientId: a { without its }",
-            ),
-        ];
-        for (kind, args, fault) in table {
-            let error = made(&kind, args, None).unwrap_err();
-            assert!(error.starts_with(fault), "{error}");
-        }
     }
 
     #[test]

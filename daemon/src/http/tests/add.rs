@@ -14,7 +14,7 @@ use leasehold_core::wire::option::{OPTIONS, REQUEST_LIST};
 
 use super::super::Site;
 use super::super::cni::Asked;
-use super::{add, parse, with_config};
+use super::{add, parse, rows, with_config};
 
 const POD: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;OTHER;=;K8S_POD_UID=7";
 
@@ -157,12 +157,14 @@ fn the_pods_name_is_the_host_name_where_it_can_be() {
 
 #[test]
 fn client_identifiers_follow_the_configuration() {
-    let table: [(&str, &[u8]); 8] = [
+    let table: [(&str, &[u8]); 10] = [
         (r#"{"clientId": "container"}"#, b"\0abc/lan/net1"),
         (r#"{"clientId": "mac"}"#, &[1, 2, 0, 0, 0, 0, 9]),
         (r#"{"clientId": "pod"}"#, b"\0shop/web-0/net1"),
         (r#"{"clientId": "hex:ff:00"}"#, &[255, 0]),
         (r#"{"clientId": "text:printer"}"#, b"\0printer"),
+        (r#"{"clientId": "text:{container}"}"#, b"\0abc"),
+        (r#"{"clientId": "hex:09:08"}"#, &[9, 8]),
         (
             r#"{"clientId": "text:prod-a/{namespace}/{pod}/{ifname}"}"#,
             b"\0prod-a/shop/web-0/net1",
@@ -468,157 +470,66 @@ fn the_runtimes_hardware_address_is_the_clients() {
 
 #[test]
 fn what_is_wrong_with_one_container_is_said() {
-    let table = [
-        (
-            "",
-            "IP=here",
-            4,
-            "CNI_ARGS: IP=\"here\" is not a host address",
-        ),
-        (
-            "",
-            "IP=10.0.0.1,224.0.0.1",
-            4,
-            "CNI_ARGS: IP=\"224.0.0.1\" is not a host address",
-        ),
-        (
-            r#", "args": {"cni": {"ips": ["x"]}}"#,
-            "",
-            7,
-            "args.cni.ips: \"x\" is not a host address",
-        ),
-        (
-            r#", "runtimeConfig": {"ips": ["0.0.0.0"]}"#,
-            "",
-            7,
-            "runtimeConfig.ips: \"0.0.0.0\" is not a host address",
-        ),
-        (
-            r#", "runtimeConfig": {"ips": [7]}"#,
-            "",
-            7,
-            "runtimeConfig.ips[0]: it must be a string, not a number",
-        ),
-        (
-            r#", "runtimeConfig": {"mac": "02:00"}"#,
-            "",
-            7,
-            "runtimeConfig.mac: \"02:00\" is not an Ethernet address",
-        ),
-        (
-            r#", "runtimeConfig": {"mac": "01:00:00:00:00:00"}"#,
-            "",
-            7,
-            "runtimeConfig.mac: ",
-        ),
-        (
-            r#", "runtimeConfig": {"mac": "00:00:00:00:00:00"}"#,
-            "",
-            7,
-            "runtimeConfig.mac: ",
-        ),
-    ];
-    for (more, args, code, msg) in table {
+    let table = r#"
+        => IP=here => 4 => CNI_ARGS: IP="here" is not a host address
+        => IP=10.0.0.1,224.0.0.1 => 4 => CNI_ARGS: IP="224.0.0.1" is not a host address
+        , "args": {"cni": {"ips": ["x"]}} =>  => 7 => args.cni.ips: "x" is not a host address
+        , "runtimeConfig": {"ips": ["0.0.0.0"]} =>  => 7 => runtimeConfig.ips: "0.0.0.0" is not a host address
+        , "runtimeConfig": {"ips": [7]} =>  => 7 => runtimeConfig.ips[0]: it must be a string, not a number
+        , "runtimeConfig": {"mac": "02:00"} =>  => 7 => runtimeConfig.mac: "02:00" is not an Ethernet address
+        , "runtimeConfig": {"mac": "01:00:00:00:00:00"} =>  => 7 => runtimeConfig.mac:
+        , "runtimeConfig": {"mac": "00:00:00:00:00:00"} =>  => 7 => runtimeConfig.mac:
+    "#;
+    for [more, args, code, msg] in rows(table) {
         let error = said(more, args).unwrap_err();
-        assert_eq!(u32::from(error.code), code, "{error:?}");
+        assert_eq!(u32::from(error.code).to_string(), code, "{error:?}");
         assert!(error.msg.starts_with(msg), "{error:?}");
     }
 }
 
 #[test]
 fn what_is_wrong_with_the_network_is_said_by_its_key() {
+    let refused = |ipam: &str, msg: &str| {
+        let error = refusal(&asking(ipam, ""));
+        assert_eq!(error.code, Code::InvalidConfig, "{error:?}");
+        assert!(error.msg.starts_with(msg), "{error:?}");
+    };
+    let table = r#"
+        {"timeout": "30"} => ipam.timeout: it must be a number, not a string
+        {"clientId": "duid"} => ipam.clientId: duid needs the host's /etc/machine-id
+        {"clientId": "hex:01"} => ipam.clientId: a client identifier has at least 2 bytes, this one has 1
+        {"clientId": "text:a/{pot}"} => ipam.clientId: {pot} is not {pod}, {namespace}, {container} or {ifname}
+        {"clientId": "text:a/{pod"} => ipam.clientId: a { without its }
+        {"clientId": "mac", "provide": [{"option": "61", "value": "xy"}]} => ipam.clientId: ipam.provide sets option 61 too
+        {"hostname": "a", "provide": [{"option": "12", "value": "x"}]} => ipam.hostname: ipam.provide sets option 12 too
+        {"fqdn": "a.b", "provide": [{"option": "81", "value": "x"}]} => ipam.fqdn: ipam.provide sets option 81 too
+        {"vendorClass": "a", "provide": [{"option": "60", "value": "x"}]} => ipam.vendorClass: ipam.provide sets option 60
+        {"userClass": "a", "provide": [{"option": "77", "value": "x"}]} => ipam.userClass: ipam.provide sets option 77 too
+        {"provide": [{"option": "53", "value": "x"}]} => ipam.provide: only the client itself may send option 53
+        {"provide": [{"option": "80", "value": "x"}]} => ipam.provide: only the client itself may send option 80
+        {"provide": [{"option": "61", "value": "x"}]} => ipam.provide: option 61: a client identifier has at least 2 bytes
+        {"hostname": "{pod}"} => ipam.hostname: {pod} needs K8S_POD_NAME in CNI_ARGS
+        {"fqdn": "{host}.example.net"} => ipam.fqdn: {host} is not {pod}, {namespace}, {container} or {ifname}
+        {"hostname": "{container"} => ipam.hostname: a { without its }
+        {"hostname": "a b"} => ipam.hostname: "a b" is not a valid host name
+        {"fqdn": "a..b"} => ipam.fqdn: "a..b" is not a valid host name
+    "#;
+    for [ipam, msg] in rows(table) {
+        refused(ipam, msg);
+    }
     let long = |key: &str, length| format!(r#"{{"{key}": "{}"}}"#, "x".repeat(length));
+    let text = format!(r#"{{"clientId": "text:{}"}}"#, "x".repeat(513));
+    refused(&text, "ipam.clientId: longer than 512 bytes");
+    let vendor_class = long("vendorClass", 256);
+    refused(&vendor_class, "ipam.vendorClass: longer than 255 bytes");
+    let user_class = long("userClass", 255);
+    refused(&user_class, "ipam.userClass: longer than 254 bytes");
     let much = format!(
         r#"{{"provide": [{{"option": "43", "value": "{0}"}}, {{"option": "125", "value": "{0}"}}]}}"#,
         "x".repeat(250)
     );
-    let table: [(&str, &str); 20] = [
-        (
-            r#"{"timeout": "30"}"#,
-            "ipam.timeout: it must be a number, not a string",
-        ),
-        (
-            r#"{"clientId": "pod"}"#,
-            "ipam.clientId: pod needs K8S_POD_NAMESPACE in CNI_ARGS",
-        ),
-        (
-            r#"{"clientId": "duid"}"#,
-            "ipam.clientId: duid needs the host's /etc/machine-id",
-        ),
-        (
-            r#"{"clientId": "text:prod-a/{pod}"}"#,
-            "ipam.clientId: {pod} needs K8S_POD_NAME in CNI_ARGS",
-        ),
-        (
-            r#"{"clientId": "mac", "provide": [{"option": "61", "value": "xy"}]}"#,
-            "ipam.clientId: ipam.provide sets option 61 too",
-        ),
-        (
-            r#"{"hostname": "a", "provide": [{"option": "12", "value": "x"}]}"#,
-            "ipam.hostname: ipam.provide sets option 12 too",
-        ),
-        (
-            r#"{"fqdn": "a.b", "provide": [{"option": "81", "value": "x"}]}"#,
-            "ipam.fqdn: ipam.provide sets option 81 too",
-        ),
-        (
-            r#"{"vendorClass": "a", "provide": [{"option": "60", "value": "x"}]}"#,
-            "ipam.vendorClass: ipam.provide sets option 60",
-        ),
-        (
-            r#"{"userClass": "a", "provide": [{"option": "77", "value": "x"}]}"#,
-            "ipam.userClass: ipam.provide sets option 77 too",
-        ),
-        (
-            r#"{"provide": [{"option": "53", "value": "x"}]}"#,
-            "ipam.provide: only the client itself may send option 53",
-        ),
-        (
-            r#"{"provide": [{"option": "80", "value": "x"}]}"#,
-            "ipam.provide: only the client itself may send option 80",
-        ),
-        (
-            r#"{"provide": [{"option": "61", "value": "x"}]}"#,
-            "ipam.provide: option 61: a client identifier has at least 2 bytes",
-        ),
-        (
-            r#"{"hostname": "{pod}"}"#,
-            "ipam.hostname: {pod} needs K8S_POD_NAME in CNI_ARGS",
-        ),
-        (
-            r#"{"fqdn": "{host}.example.net"}"#,
-            "ipam.fqdn: {host} is not {pod}, {namespace}, {container} or {ifname}",
-        ),
-        (
-            r#"{"hostname": "{container"}"#,
-            "ipam.hostname: a { without its }",
-        ),
-        (
-            r#"{"hostname": "a b"}"#,
-            "ipam.hostname: \"a b\" is not a valid host name",
-        ),
-        (
-            r#"{"fqdn": "a..b"}"#,
-            "ipam.fqdn: \"a..b\" is not a valid host name",
-        ),
-        (
-            &long("vendorClass", 256),
-            "ipam.vendorClass: longer than 255 bytes",
-        ),
-        (
-            &long("userClass", 255),
-            "ipam.userClass: longer than 254 bytes",
-        ),
-        (
-            &much,
-            "ipam: the options to send are 504 bytes long, but a message has room for 441",
-        ),
-    ];
-    for (ipam, msg) in table {
-        let error = refusal(&asking(ipam, ""));
-        assert_eq!(error.code, Code::InvalidConfig, "{error:?}");
-        assert!(error.msg.starts_with(msg), "{error:?}");
-    }
+    let msg = "ipam: the options to send are 504 bytes long, but a message has room for 441";
+    refused(&much, msg);
     let value = "x".repeat(256);
     let error = refusal(&asking(
         r#"{"provide": [{"option": "43", "fromArg": "A"}]}"#,
@@ -631,6 +542,21 @@ fn what_is_wrong_with_the_network_is_said_by_its_key() {
             "CNI_ARGS: A is longer than the 255 bytes of option 43"
         )
     );
+}
+
+#[test]
+fn a_client_identifier_needs_the_names_it_is_made_of() {
+    let table = r#"
+        pod => K8S_POD_NAME=web-0 => ipam.clientId: pod needs K8S_POD_NAMESPACE in CNI_ARGS
+        pod => K8S_POD_NAMESPACE=shop;K8S_POD_NAME= => ipam.clientId: pod needs K8S_POD_NAME in CNI_ARGS
+        pod => K8S_POD_NAMESPACE=a/b;K8S_POD_NAME=c => CNI_ARGS: K8S_POD_NAMESPACE is not a valid Kubernetes name
+        text:a/{pod} => => ipam.clientId: {pod} needs K8S_POD_NAME in CNI_ARGS
+        text:a/{pod} => K8S_POD_NAME=a/b => CNI_ARGS: K8S_POD_NAME is not a valid Kubernetes name
+    "#;
+    for [kind, args, msg] in rows(table) {
+        let error = refusal(&asking(&format!(r#"{{"clientId": "{kind}"}}"#), args));
+        assert!(error.msg.starts_with(msg), "{error:?}");
+    }
 }
 
 #[test]

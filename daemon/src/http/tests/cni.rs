@@ -9,7 +9,7 @@ use leasehold_core::wire::Mac;
 
 use leasehold_api::cni::Version;
 
-use super::{CONFIG, add, leased, parse, request, with_config};
+use super::{CONFIG, add, leased, parse, request, rows, with_config};
 
 fn attachment() -> Attachment {
     Attachment::cni("lan", "abc", "net1")
@@ -35,15 +35,6 @@ fn an_add_is_passed_on_whole() {
 }
 
 #[test]
-fn the_configuration_says_how_long_an_add_may_take() {
-    let config = r#"{"cniVersion": "1.0.0", "name": "lan", "ipam": {"timeout": 90}}"#;
-    assert_eq!(
-        add(&with_config("ADD", config)).timeout,
-        Duration::from_secs(90)
-    );
-}
-
-#[test]
 fn the_hosts_namespace_is_allowed_in_libcnis_words() {
     for (said, allowed) in [
         (None, false),
@@ -62,16 +53,6 @@ fn the_hosts_namespace_is_allowed_in_libcnis_words() {
             "{said:?}"
         );
     }
-}
-
-#[test]
-fn a_client_identifier_that_is_too_long_ends_in_a_hash() {
-    let mut request = request("ADD");
-    request.env.container_id = Some("c".repeat(255));
-    let id = add(&request).client_id.resolve(Mac::default());
-    assert_eq!((id.as_bytes().len(), id.as_bytes()[0]), (128, 0));
-    assert!(id.as_bytes()[1..64].iter().all(|b| *b == b'c'));
-    assert!(id.as_bytes()[64..].iter().all(u8::is_ascii_hexdigit));
 }
 
 #[test]
@@ -313,21 +294,12 @@ fn gc_names_what_is_to_be_kept() {
 
 #[test]
 fn a_gc_that_names_nothing_collects_nothing() {
-    let table = [
-        (
-            r#"{"cniVersion": "1.1.0", "name": "lan"}"#,
-            "cni.dev/valid-attachments: missing",
-        ),
-        (
-            r#"{"cniVersion": "1.1.0", "cni.dev/valid-attachments": []}"#,
-            "the network's name: missing",
-        ),
-        (
-            r#"{"cniVersion": "1.1.0", "name": "lan", "cni.dev/valid-attachments": [{"ifname": "eth0"}]}"#,
-            "cni.dev/valid-attachments[0].containerID: missing",
-        ),
-    ];
-    for (config, fault) in table {
+    let table = r#"
+        {"cniVersion": "1.1.0", "name": "lan"} => cni.dev/valid-attachments: missing
+        {"cniVersion": "1.1.0", "cni.dev/valid-attachments": []} => the network's name: missing
+        {"cniVersion": "1.1.0", "name": "lan", "cni.dev/valid-attachments": [{"ifname": "eth0"}]} => cni.dev/valid-attachments[0].containerID: missing
+    "#;
+    for [config, fault] in rows(table) {
         let error = parse(&with_config("GC", config)).unwrap_err();
         assert_eq!(
             (error.code, error.msg.as_str()),
