@@ -56,20 +56,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_id_is_there_until_the_end() {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("pid");
-        fs::write(&path, "4194304 and more").unwrap();
-        let file = PidFile::write(&path).unwrap();
-        assert_eq!(
-            fs::read_to_string(&path).unwrap(),
-            process::id().to_string()
-        );
-        file.remove();
-        assert!(!path.exists());
-    }
-
-    #[test]
     fn a_link_is_replaced_and_not_followed() {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("pid");

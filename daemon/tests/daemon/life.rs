@@ -145,15 +145,3 @@ fn the_log_can_be_json() {
         "{log}"
     );
 }
-
-#[test]
-fn a_list_without_a_daemon_says_how_to_start_one() {
-    let Some(home) = Home::new() else { return };
-    let output = home.list(&[]);
-    assert_eq!(output.status.code(), Some(1));
-    let expected = format!(
-        "leasehold: no leasehold daemon at {}: start it with `systemctl start leasehold` or `leasehold daemon`\n",
-        home.socket().display()
-    );
-    assert_eq!(text(&output.stderr), expected);
-}
