@@ -87,54 +87,40 @@ pub(crate) fn boot_id() -> io::Result<BootId> {
 mod tests {
     use super::*;
 
-    fn on_loop<F: Future>(future: F) -> F::Output {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap()
-            .block_on(future)
+    #[tokio::test]
+    async fn a_past_instant_is_over_at_once() {
+        let mut clock = Clock::new().unwrap();
+        clock.sleep_until(Instant::from_boot(Duration::ZERO)).await;
+        clock.sleep_until(Clock::now().boot).await;
     }
 
-    #[test]
-    fn a_past_instant_is_over_at_once() {
-        on_loop(async {
-            let mut clock = Clock::new().unwrap();
-            clock.sleep_until(Instant::from_boot(Duration::ZERO)).await;
-            clock.sleep_until(Clock::now().boot).await;
-        });
-    }
-
-    #[test]
-    fn a_future_instant_is_not_reached_early() {
-        on_loop(async {
-            let mut clock = Clock::new().unwrap();
-            for _ in 0..3 {
-                let at = Clock::now().boot + Duration::from_millis(5);
-                clock.sleep_until(at).await;
-                assert!(Clock::now().boot >= at);
-            }
-        });
-    }
-
-    #[test]
-    fn an_abandoned_wait_neither_fires_nor_delays_the_next() {
-        on_loop(async {
-            let mut clock = Clock::new().unwrap();
-            let now = Clock::now().boot;
-            let far = now + Duration::from_secs(3600);
-            let soon = now + Duration::from_millis(5);
-            for at in [far, soon, far] {
-                tokio::select! {
-                    biased;
-                    () = clock.sleep_until(at) => panic!("not yet"),
-                    () = std::future::ready(()) => {}
-                }
-            }
-            // The expiry at `soon` was withdrawn by the third wait; this one must see its own.
-            let at = Clock::now().boot + Duration::from_millis(10);
+    #[tokio::test]
+    async fn a_future_instant_is_not_reached_early() {
+        let mut clock = Clock::new().unwrap();
+        for _ in 0..3 {
+            let at = Clock::now().boot + Duration::from_millis(5);
             clock.sleep_until(at).await;
             assert!(Clock::now().boot >= at);
-        });
+        }
+    }
+
+    #[tokio::test]
+    async fn an_abandoned_wait_neither_fires_nor_delays_the_next() {
+        let mut clock = Clock::new().unwrap();
+        let now = Clock::now().boot;
+        let far = now + Duration::from_secs(3600);
+        let soon = now + Duration::from_millis(5);
+        for at in [far, soon, far] {
+            tokio::select! {
+                biased;
+                () = clock.sleep_until(at) => panic!("not yet"),
+                () = std::future::ready(()) => {}
+            }
+        }
+        // The expiry at `soon` was withdrawn by the third wait; this one must see its own.
+        let at = Clock::now().boot + Duration::from_millis(10);
+        clock.sleep_until(at).await;
+        assert!(Clock::now().boot >= at);
     }
 
     #[test]

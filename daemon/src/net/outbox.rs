@@ -165,39 +165,28 @@ mod tests {
         })
     }
 
-    fn on_loop<F: Future>(future: F) -> F::Output {
-        tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap()
-            .block_on(future)
+    #[tokio::test]
+    async fn frames_come_in_order_and_the_end_comes_after_the_last() {
+        let (sender, mut outbox) = outbox(2);
+        assert!(sender.put(frame(1)) && sender.put(frame(2)));
+        assert!(!sender.put(frame(3)), "no place");
+        assert!(!outbox.is_closed());
+        drop(sender);
+        assert!(outbox.is_closed());
+        assert_eq!(outbox.next().await, Some(frame(1)));
+        assert_eq!(outbox.next().await, Some(frame(2)));
+        assert_eq!(outbox.next().await, None);
     }
 
-    #[test]
-    fn frames_come_in_order_and_the_end_comes_after_the_last() {
-        on_loop(async {
-            let (sender, mut outbox) = outbox(2);
-            assert!(sender.put(frame(1)) && sender.put(frame(2)));
-            assert!(!sender.put(frame(3)), "no place");
-            assert!(!outbox.is_closed());
-            drop(sender);
-            assert!(outbox.is_closed());
-            assert_eq!(outbox.next().await, Some(frame(1)));
-            assert_eq!(outbox.next().await, Some(frame(2)));
-            assert_eq!(outbox.next().await, None);
-        });
-    }
-
-    #[test]
-    fn who_waits_hears_of_a_frame_and_of_the_end() {
-        on_loop(async {
-            let (sender, mut outbox) = outbox(2);
-            let waits = tokio::spawn(async move { (outbox.next().await, outbox.next().await) });
-            tokio::task::yield_now().await;
-            assert!(sender.put(frame(1)));
-            tokio::task::yield_now().await;
-            drop(sender);
-            assert_eq!(waits.await.unwrap(), (Some(frame(1)), None));
-        });
+    #[tokio::test]
+    async fn who_waits_hears_of_a_frame_and_of_the_end() {
+        let (sender, mut outbox) = outbox(2);
+        let waits = tokio::spawn(async move { (outbox.next().await, outbox.next().await) });
+        tokio::task::yield_now().await;
+        assert!(sender.put(frame(1)));
+        tokio::task::yield_now().await;
+        drop(sender);
+        assert_eq!(waits.await.unwrap(), (Some(frame(1)), None));
     }
 
     #[test]
