@@ -7,14 +7,13 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
-use leasehold_core::link::{
-    ByName, Hears, KernelMessage, Link, LinkCause, LinkView, Sockets, Step, Target,
-};
+use leasehold_core::link::{Hears, KernelMessage, Link, LinkCause, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 
 use super::frames::{Answer, ArpFrame, arp};
 use super::lab::{
-    Lab, MAC, Netns, PEER, PLAIN, add_address, delete, host, in_lab, index_of, set_down,
+    Lab, MAC, Netns, PEER, PLAIN, add_address, delete, host, in_lab, index_of, inside, named,
+    set_down,
 };
 use crate::net::NetReport;
 
@@ -599,23 +598,9 @@ fn an_exchange_breaks_when_its_namespaces_process_ends() {
                 .expect("cat is installed")
         });
         let path = PathBuf::from(format!("/proc/{}/ns/net", child.id()));
-        let eth0 = Target::Named(ByName {
-            netns: path.clone(),
-            ifname: "eth0".to_owned(),
-            host_too: false,
-        });
-        let LinkView {
-            cookie,
-            ifindex,
-            mac,
-            ..
-        } = lab.apply(eth0, &[Step::Up]).await.1.unwrap();
-        let link = Link::InNetns {
-            path: path.clone(),
-            cookie,
-            ifindex,
-            mac,
-        };
+        let eth0 = named(&path, "eth0");
+        let view = lab.apply(eth0, &[Step::Up]).await.1.unwrap();
+        let link = inside(&path, &view);
         let places = Arc::clone(&lab.net.sockets);
         let free = places.available_permits();
         let opened = lab.open(link, PLAIN).await.unwrap();

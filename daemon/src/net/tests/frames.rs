@@ -103,6 +103,16 @@ impl ArpFrame {
     }
 }
 
+/// The same question about another address.
+pub(super) fn arp_for(target: [u8; 4]) -> Vec<u8> {
+    let target = target.into();
+    ArpFrame {
+        target,
+        ..ArpFrame::QUESTION
+    }
+    .frame()
+}
+
 /// A question, as ARP asks it.
 pub(super) fn arp() -> Vec<u8> {
     ArpFrame::QUESTION.frame()

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::SeqCst;
@@ -32,6 +32,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
+use super::frames::ArpFrame;
 use crate::net::netlink::Netlink;
 use crate::net::{Net, NetConfig, NetReport, News, StoreId};
 
@@ -48,6 +49,12 @@ pub(super) const PLAIN: Sockets = Sockets {
     chaddr: MAC,
     arp: Hears::Answers,
     hold_port: None,
+};
+
+/// The same, and all ARP about who sends [`ArpFrame::QUESTION`].
+pub(super) const OF_ASKER: Sockets = Sockets {
+    arp: Hears::About(ArpFrame::QUESTION.sender),
+    ..PLAIN
 };
 
 /// A net whose host is a namespace of the test.
@@ -282,6 +289,25 @@ impl Lab {
     }
 }
 
+/// Returns a link by its name in a namespace, which is not the host's.
+pub(super) fn named(netns: impl Into<PathBuf>, ifname: &str) -> Target {
+    Target::Named(ByName {
+        netns: netns.into(),
+        ifname: ifname.to_owned(),
+        host_too: false,
+    })
+}
+
+/// Returns a link that was seen in the namespace at a path.
+pub(super) fn inside(path: &Path, view: &LinkView) -> Link {
+    Link::InNetns {
+        path: path.to_owned(),
+        cookie: view.cookie,
+        ifindex: view.ifindex,
+        mac: view.mac,
+    }
+}
+
 /// Returns a link of the host by its name.
 pub(super) fn host(ifname: &str) -> Target {
     let ifname = ifname.to_owned();
@@ -329,20 +355,11 @@ impl Netns {
     }
 
     pub(super) fn eth0(&self) -> Target {
-        Target::Named(ByName {
-            netns: self.path(),
-            ifname: "eth0".to_owned(),
-            host_too: false,
-        })
+        named(self.path(), "eth0")
     }
 
     pub(super) fn link(&self, view: &LinkView) -> Link {
-        Link::InNetns {
-            path: self.path(),
-            cookie: view.cookie,
-            ifindex: view.ifindex,
-            mac: view.mac,
-        }
+        inside(&self.path(), view)
     }
 
     /// Takes a number in the calling thread's namespace as soon as it is free. Does not turn the loop.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use leasehold_core::link::{ByName, Cookie, Link, LinkCause, LinkView, Step, Target};
+use leasehold_core::wire::Mac;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -18,20 +19,14 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use super::lab::{Lab, MAC, Netns, PEER, PLAIN, add_address, host, in_lab, netlink_port};
+use super::lab::{
+    Lab, MAC, Netns, PEER, PLAIN, add_address, host, in_lab, inside, named, netlink_port,
+};
 use crate::net::netlink::{Netlink, Which, encode};
 use crate::net::netns::Host;
 use crate::net::pool::Pool;
 use crate::net::reaper::Reaper;
 use crate::net::registrar::Registrar;
-
-fn eth0_at(path: impl Into<PathBuf>) -> Target {
-    Target::Named(ByName {
-        netns: path.into(),
-        ifname: "eth0".to_owned(),
-        host_too: false,
-    })
-}
 
 #[test]
 fn a_link_is_looked_at_set_up_and_given_an_mtu() {
@@ -149,13 +144,7 @@ fn a_link_of_the_host_is_looked_at_in_the_host() {
 fn a_missing_link_and_one_without_ethernet_are_named() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
-        let named = |ifname: &str| {
-            Target::Named(ByName {
-                netns: netns.path(),
-                ifname: ifname.to_owned(),
-                host_too: false,
-            })
-        };
+        let named = |ifname: &str| named(netns.path(), ifname);
         for ifname in ["eth0", "", "a-name-that-is-too-long", "nul\0"] {
             let no_link = LinkCause::NoLink(ifname.to_owned());
             assert_eq!(lab.inspect(named(ifname)).await, Err(no_link.clone()));
@@ -170,18 +159,8 @@ fn a_missing_link_and_one_without_ethernet_are_named() {
         );
         netns.veth("host0");
         let view = lab.inspect(netns.eth0()).await.unwrap();
-        let Link::InNetns {
-            path, cookie, mac, ..
-        } = netns.link(&view)
-        else {
-            unreachable!()
-        };
-        let gone = Link::InNetns {
-            path,
-            cookie,
-            ifindex: 4711,
-            mac,
-        };
+        let ifindex = 4711;
+        let gone = netns.link(&LinkView { ifindex, ..view });
         let cause = LinkCause::NoLink("with index 4711".to_owned());
         assert_eq!(
             lab.inspect(Target::Known(gone.clone())).await,
@@ -214,13 +193,13 @@ fn what_is_no_network_namespace_is_told_at_once() {
             "/dev/null".into(),
         ] {
             assert_eq!(
-                lab.inspect(eth0_at(&path)).await,
+                lab.inspect(named(&path, "eth0")).await,
                 Err(LinkCause::NotANetns(path))
             );
         }
         std::fs::write(at("bare"), "").unwrap();
         assert_eq!(
-            lab.inspect(eth0_at(at("bare"))).await,
+            lab.inspect(named(at("bare"), "eth0")).await,
             Err(LinkCause::NotMounted(at("bare")))
         );
         for path in [
@@ -230,14 +209,14 @@ fn what_is_no_network_namespace_is_told_at_once() {
             "/proc/4194304/ns/net".into(),
         ] {
             assert_eq!(
-                lab.inspect(eth0_at(&path)).await,
+                lab.inspect(named(&path, "eth0")).await,
                 Err(LinkCause::NoNetns(path))
             );
         }
         // Nothing can be known about what is in no directory.
         for path in [at("file/under"), at("missing/under")] {
             assert_eq!(
-                lab.inspect(eth0_at(&path)).await,
+                lab.inspect(named(&path, "eth0")).await,
                 Err(LinkCause::NoDirectory(path))
             );
         }
@@ -273,12 +252,7 @@ fn the_namespace_of_the_host_must_be_asked_for() {
             ..view
         };
         assert_eq!(lab.inspect(host0).await, Ok(view.clone()));
-        let link = Link::InNetns {
-            path: own.clone(),
-            cookie: view.cookie,
-            ifindex: view.ifindex,
-            mac: view.mac,
-        };
+        let link = inside(&own, &view);
         assert_eq!(
             lab.inspect(Target::Known(link.clone()))
                 .await
@@ -297,13 +271,8 @@ fn a_path_that_was_made_again_leads_to_another_namespace() {
         let first = Netns::new();
         first.veth("host0");
         symlink(first.path(), &path).unwrap();
-        let view = lab.inspect(eth0_at(&path)).await.unwrap();
-        let link = Link::InNetns {
-            path: path.clone(),
-            cookie: view.cookie,
-            ifindex: view.ifindex,
-            mac: view.mac,
-        };
+        let view = lab.inspect(named(&path, "eth0")).await.unwrap();
+        let link = inside(&path, &view);
         assert_eq!(
             lab.inspect(Target::Known(link.clone()))
                 .await
@@ -322,28 +291,15 @@ fn a_path_that_was_made_again_leads_to_another_namespace() {
             "the first lives"
         );
         assert_eq!(lab.open(link.clone(), PLAIN).await, Err(no_path));
-        let Link::InNetns {
-            path,
-            cookie,
-            ifindex,
-            mac,
-        } = link
-        else {
-            unreachable!()
-        };
-        let link = Link::InNetns {
-            path: path.clone(),
-            cookie,
-            ifindex: ifindex + 1,
-            mac,
-        };
+        let ifindex = view.ifindex + 1;
+        let link = inside(&path, &LinkView { ifindex, ..view });
         let changed = LinkCause::NetnsChanged(path.clone());
         assert_eq!(
             lab.open(link.clone(), PLAIN).await,
             Err(changed),
             "without that link"
         );
-        assert!(!lab.inspect(eth0_at(&path)).await.unwrap().up);
+        assert!(!lab.inspect(named(&path, "eth0")).await.unwrap().up);
 
         std::fs::remove_file(&path).unwrap();
         assert_eq!(lab.open(link, PLAIN).await, Err(LinkCause::NoNetns(path)));
@@ -382,7 +338,7 @@ fn a_path_stays_in_the_host_prefix_over_absolute_links() {
 
         let pool = pool(&root, 1, Duration::from_secs(5));
         let look = |path: &str| {
-            let target = eth0_at(path);
+            let target = named(path, "eth0");
             let look = pool.run(move |worker| worker.apply(&target, &[], |_| true));
             async { look.await.unwrap().map(|view| view.mac) }
         };
@@ -504,25 +460,24 @@ fn nobody_in_a_namespace_answers_in_the_kernels_place() {
     });
 }
 
+/// Returns the link inside that has this Ethernet address, or else this name.
+fn of_server(netns: &Netns, ifname: &str, mac: Mac) -> Target {
+    match named(netns.path(), ifname) {
+        Target::Named(at) => Target::OfServer(at, mac),
+        other => other,
+    }
+}
+
 #[test]
 fn a_link_is_found_by_the_mac_that_its_server_knows() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
-        let by = |ifname: &str, mac| {
-            Target::OfServer(
-                ByName {
-                    netns: netns.path(),
-                    ifname: ifname.to_owned(),
-                    host_too: false,
-                },
-                mac,
-            )
-        };
+        let by = |ifname, mac| of_server(&netns, ifname, mac);
         let view = lab.inspect(by("gone", MAC)).await.unwrap();
         assert_eq!((view.ifname.as_str(), view.mac), ("eth0", MAC));
         let refused = lab
-            .inspect(by("eth0", leasehold_core::wire::Mac([2, 9, 9, 9, 9, 9])))
+            .inspect(by("eth0", Mac([2, 9, 9, 9, 9, 9])))
             .await
             .unwrap_err()
             .to_string();
@@ -540,12 +495,7 @@ fn of_links_with_one_mac_the_one_with_a_way_out_counts() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
-        let at = ByName {
-            netns: netns.path(),
-            ifname: "eth0".to_owned(),
-            host_too: false,
-        };
-        let known = Target::OfServer(at, MAC);
+        let known = of_server(&netns, "eth0", MAC);
         // As KubeVirt does: the interface becomes a port under another name, and another link has its name and address.
         netns.ip_link("set eth0 down\nset eth0 name eth0-nic\nadd br0 type bridge\n");
         netns.ip_link("set eth0-nic master br0\nset eth0-nic up\nset br0 up\n");

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use leasehold_core::link::{ByName, KernelMessage, Link, LinkCause, LinkView, Step, Target};
+use leasehold_core::link::{ByName, KernelMessage, LinkCause, LinkView, Step, Target};
 use netlink_packet_core::NLM_F_REQUEST;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
@@ -10,8 +10,8 @@ use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use super::lab::{
-    Lab, Netns, PLAIN, add_address, ask, delete, delete_address, host, in_lab, index_of,
-    into_and_out_of_a_bridge, netlink_port, set_down,
+    Lab, Netns, PLAIN, add_address, ask, delete, delete_address, host, in_lab, index_of, inside,
+    into_and_out_of_a_bridge, named, netlink_port, set_down,
 };
 use crate::net::NetReport;
 use crate::net::netlink::encode;
@@ -156,19 +156,10 @@ fn a_lost_path_is_reported_before_the_namespaces_death() {
         for path in [&path, &other] {
             std::os::unix::fs::symlink(netns.path(), path).unwrap();
         }
-        let eth0 = Target::Named(ByName {
-            netns: path.clone(),
-            ifname: "eth0".to_owned(),
-            host_too: false,
-        });
+        let eth0 = named(&path, "eth0");
         let view = lab.apply(eth0.clone(), &[Step::Up]).await.1.unwrap();
-        let (cookie, ifindex, mac) = (view.cookie, view.ifindex, view.mac);
-        let link = Link::InNetns {
-            path: path.clone(),
-            cookie,
-            ifindex,
-            mac,
-        };
+        let cookie = view.cookie;
+        let link = inside(&path, &view);
         let exchange = lab.open(link.clone(), PLAIN).await.unwrap();
         std::fs::remove_file(other).unwrap();
         for _ in 0..10 {
@@ -186,12 +177,8 @@ fn a_lost_path_is_reported_before_the_namespaces_death() {
             "the kernel knows the link"
         );
         assert_eq!(lab.open(link.clone(), PLAIN).await.map(drop), Err(no_path));
-        let other = Link::InNetns {
-            path: path.clone(),
-            cookie,
-            ifindex: ifindex + 1,
-            mac,
-        };
+        let ifindex = view.ifindex + 1;
+        let other = inside(&path, &LinkView { ifindex, ..view });
         assert_eq!(
             lab.inspect(Target::Known(other)).await,
             Err(LinkCause::NoNetns(path.clone())),

@@ -3,12 +3,12 @@
 use std::process::Command;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
-use leasehold_core::link::{Hears, Link, LinkCause, Sockets, Step};
+use leasehold_core::link::{Link, LinkCause, Step};
 use leasehold_core::wire::Mac;
 
 use super::super::NetReport;
-use super::frames::{Answer, ArpFrame, arp};
-use super::lab::{DEADLINE, Lab, Netns, PLAIN, host, in_lab, index_of, make_bridge};
+use super::frames::{Answer, ArpFrame, arp, arp_for};
+use super::lab::{DEADLINE, Lab, Netns, OF_ASKER, PLAIN, host, in_lab, index_of, make_bridge};
 
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
 
@@ -20,9 +20,14 @@ fn ip(arguments: &str) -> String {
 }
 
 fn port_of(ifindex: u32) -> Link {
+    port_as(ifindex, OTHER)
+}
+
+/// Returns a port with this Ethernet address.
+fn port_as(ifindex: u32, mac: Mac) -> Link {
     Link::Parent {
         ifindex,
-        mac: OTHER,
+        mac,
         vlan: 0,
         port: true,
     }
@@ -31,11 +36,7 @@ fn port_of(ifindex: u32) -> Link {
 /// Listens on the bridge itself, as a server on the same host does.
 async fn on_bridge(lab: &mut Lab, bridge: u32) -> ExchangeId {
     let mac = lab.inspect(host("br0")).await.unwrap().mac;
-    let all = Sockets {
-        arp: Hears::About(ArpFrame::QUESTION.sender),
-        ..PLAIN
-    };
-    lab.open(Link::parent(bridge, mac), all).await.unwrap()
+    lab.open(Link::parent(bridge, mac), OF_ASKER).await.unwrap()
 }
 
 /// Makes a bridge with a wire in it. Returns the namespace at the wire's other end, the bridge, and the listeners on the bridge
@@ -46,16 +47,7 @@ async fn wired_bridge(lab: &mut Lab) -> (Netns, u32, ExchangeId, ExchangeId) {
     let (netns, wire, _) = lab.pair().await;
     ip("link set host0 master br0");
     let server = on_bridge(lab, bridge).await;
-    let wire = lab
-        .open(
-            wire,
-            Sockets {
-                arp: Hears::About(ArpFrame::QUESTION.sender),
-                ..PLAIN
-            },
-        )
-        .await
-        .unwrap();
+    let wire = lab.open(wire, OF_ASKER).await.unwrap();
     (netns, bridge, server, wire)
 }
 
@@ -104,11 +96,7 @@ async fn only_the_port_reaches(lab: &mut Lab, link: u32, hearer: ExchangeId, wir
     lab.send(direct, arp());
     assert_eq!(lab.frame(wire).await.0, arp());
     let by_port = lab.open(port_of(link), PLAIN).await.unwrap();
-    let second = ArpFrame {
-        target: [192, 0, 2, 99].into(),
-        ..ArpFrame::QUESTION
-    }
-    .frame();
+    let second = arp_for([192, 0, 2, 99]);
     lab.send(by_port, second.clone());
     assert_eq!(
         lab.frame(hearer).await.0,
@@ -130,13 +118,7 @@ fn a_frame_to_the_bridges_own_mac_leaves_by_no_port() {
     in_lab(async |mut lab: Lab| {
         let (_netns, bridge, server, wire) = wired_bridge(&mut lab).await;
         let own = lab.inspect(host("br0")).await.unwrap().mac;
-        let by_port = Link::Parent {
-            ifindex: bridge,
-            mac: own,
-            vlan: 0,
-            port: true,
-        };
-        let by_port = lab.open(by_port, PLAIN).await.unwrap();
+        let by_port = lab.open(port_as(bridge, own), PLAIN).await.unwrap();
         let answer = answer_to(own);
         lab.send(wire, answer.clone());
         assert_eq!(lab.frame(server).await.0, answer, "the bridge hears it");
@@ -239,17 +221,13 @@ fn a_port_that_is_closed_before_it_forwards_goes_too() {
 /// Makes a parent of macvlans with a wire behind it and a macvlan on it. Returns the namespaces of both, the parent, and the
 /// listeners at the wire's other end and on the macvlan.
 async fn wired_parent(lab: &mut Lab) -> ([Netns; 2], u32, [ExchangeId; 2]) {
-    let all = Sockets {
-        arp: Hears::About(ArpFrame::QUESTION.sender),
-        ..PLAIN
-    };
     let (netns, wire, _) = lab.pair().await;
     let parent = lab.inspect(host("host0")).await.unwrap().ifindex;
     let beside = Netns::new();
     beside.macvlan(parent, BESIDE);
     let sibling = lab.raised(beside.eth0()).await;
-    let sibling = lab.open(beside.link(&sibling), all).await.unwrap();
-    let wire = lab.open(wire, all).await.unwrap();
+    let sibling = lab.open(beside.link(&sibling), OF_ASKER).await.unwrap();
+    let wire = lab.open(wire, OF_ASKER).await.unwrap();
     ([netns, beside], parent, [wire, sibling])
 }
 
@@ -282,16 +260,8 @@ fn a_macvlan_needs_a_free_mac_and_goes_with_its_exchange() {
     in_lab(async |mut lab: Lab| {
         let (_netns, parent, _) = wired_parent(&mut lab).await;
         let links = ip("link");
-        let taken = Link::Parent {
-            ifindex: parent,
-            mac: BESIDE,
-            vlan: 0,
-            port: true,
-        };
-        assert_eq!(
-            lab.open(taken, PLAIN).await,
-            Err(LinkCause::MacTaken(BESIDE))
-        );
+        let taken = lab.open(port_as(parent, BESIDE), PLAIN).await;
+        assert_eq!(taken, Err(LinkCause::MacTaken(BESIDE)));
         let exchange = lab.open(port_of(parent), PLAIN).await.unwrap();
         assert_eq!(
             ip("link"),
@@ -382,16 +352,7 @@ fn an_exchange_in_a_vlan_sends_and_hears_only_its_tag() {
             port: false,
         };
         let exchange = lab.open(in_vlan, PLAIN).await.unwrap();
-        let wire = lab
-            .open(
-                inside,
-                Sockets {
-                    arp: Hears::About(ArpFrame::QUESTION.sender),
-                    ..PLAIN
-                },
-            )
-            .await
-            .unwrap();
+        let wire = lab.open(inside, OF_ASKER).await.unwrap();
         lab.send(exchange, arp());
         let (bytes, meta) = lab.frame(wire).await;
         assert_eq!((bytes, meta.vlan), (arp(), 7));
@@ -445,16 +406,7 @@ fn a_port_is_in_its_vlan_of_a_filtering_bridge() {
                 "{change}"
             );
         }
-        let wire = lab
-            .open(
-                wire,
-                Sockets {
-                    arp: Hears::About(ArpFrame::QUESTION.sender),
-                    ..PLAIN
-                },
-            )
-            .await
-            .unwrap();
+        let wire = lab.open(wire, OF_ASKER).await.unwrap();
         let untagged = lab.open(port_of(bridge), PLAIN).await.unwrap();
         lab.send(untagged, arp());
         let in_vlan = Link::Parent {
@@ -464,11 +416,7 @@ fn a_port_is_in_its_vlan_of_a_filtering_bridge() {
             port: true,
         };
         let in_vlan = lab.open(in_vlan, PLAIN).await.unwrap();
-        let second = ArpFrame {
-            target: [192, 0, 2, 99].into(),
-            ..ArpFrame::QUESTION
-        }
-        .frame();
+        let second = arp_for([192, 0, 2, 99]);
         lab.send(in_vlan, second.clone());
         assert_eq!(
             lab.frame(wire).await.0,

@@ -4,13 +4,13 @@ use std::net::Ipv4Addr;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
 use leasehold_core::identity::Lan;
-use leasehold_core::link::{ByName, Hears, LinkCause, LinkView, Place, Sockets, Target};
+use leasehold_core::link::{Hears, LinkCause, LinkView, Place, Target};
 use leasehold_core::wire::Mac;
 use tokio::time::timeout;
 
 use super::super::Visit;
-use super::frames::{Answer, ArpFrame, arp};
-use super::lab::{DEADLINE, Lab, Netns, PLAIN, in_lab, make_bridge};
+use super::frames::{Answer, arp};
+use super::lab::{DEADLINE, Lab, Netns, OF_ASKER, PLAIN, in_lab, make_bridge, named};
 
 /// The Ethernet address of no link.
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
@@ -79,11 +79,7 @@ fn without_carrier_or_a_link_no_sockets_are_opened() {
         netns.veth("host0");
         let (view, exchange) = lab.prepare(netns.eth0()).await;
         assert!(view.is_ok_and(|view| view.up && !view.carrier) && exchange.is_none());
-        let nowhere = Target::Named(ByName {
-            netns: netns.path(),
-            ifname: "eth7".to_owned(),
-            host_too: false,
-        });
+        let nowhere = named(netns.path(), "eth7");
         let (view, exchange) = lab.prepare(nowhere).await;
         assert_eq!(
             (view.unwrap_err(), exchange),
@@ -104,16 +100,7 @@ fn a_visit_opens_sockets_on_a_host_link_but_changes_none() {
         assert!(view.is_ok_and(|view| view.bridge && !view.up) && exchange.is_none());
         Netns::here().ip("link set br0 up");
         let (_netns, inside, _) = lab.pair().await;
-        let wire = lab
-            .open(
-                inside,
-                Sockets {
-                    arp: Hears::About(ArpFrame::QUESTION.sender),
-                    ..PLAIN
-                },
-            )
-            .await
-            .unwrap();
+        let wire = lab.open(inside, OF_ASKER).await.unwrap();
         for vlan in [0, 7] {
             let (view, exchange) = lab.visit(place("host0"), vlan).await;
             assert!(view.is_ok_and(|view| view.carrier));
