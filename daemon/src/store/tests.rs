@@ -13,7 +13,7 @@ use leasehold_core::record::{DoorKey, DoorRecord, RecordState};
 use leasehold_core::source::Lease;
 use leasehold_core::time::{BootId, Instant, WallTime};
 use leasehold_core::wire::Mac;
-use redb::{Database, TableDefinition};
+use redb::{Database, TableDefinition, WriteTransaction};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -85,6 +85,26 @@ fn open_beside(
     let (events, ends) = unbounded_channel();
     let (store, stored) = Store::open(dir, &run.join("dhcp.sock"), events).unwrap();
     (store, stored.records, ends)
+}
+
+/// Has changes written, and returns the outcome.
+fn write(
+    store: &Store,
+    ends: &mut UnboundedReceiver<Persisted>,
+    changes: Vec<Change>,
+) -> Result<(), StoreCause> {
+    store.persist(OpId(0), changes);
+    ends.blocking_recv().unwrap().result
+}
+
+/// Changes the file of a store that no daemon has, and returns its path.
+fn edit(dir: &TempDir, change: impl FnOnce(&WriteTransaction)) -> PathBuf {
+    let path = dir.path().join("leases.redb");
+    let database = Database::open(&path).unwrap();
+    let txn = database.begin_write().unwrap();
+    change(&txn);
+    txn.commit().unwrap();
+    path
 }
 
 fn opened(dir: &TempDir) -> (LeaseFile, Stored) {
@@ -160,8 +180,7 @@ fn transactions_that_wait_together_happen_in_their_order() {
 fn an_empty_transaction_is_answered_and_leaves_nothing() {
     let dir = TempDir::new().unwrap();
     let (store, _, mut ends) = open(dir.path());
-    store.persist(OpId(9), Vec::new());
-    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+    assert_eq!(write(&store, &mut ends, Vec::new()), Ok(()));
     store.close();
     assert_eq!(held(dir.path()), [] as [u64; 0]);
 }
@@ -195,8 +214,7 @@ fn a_copy_of_a_running_store_has_all_that_was_answered() {
     let (dir, copy) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (store, _, mut ends) = open(dir.path());
     for n in 0..50 {
-        store.persist(OpId(n), vec![put(n, n)]);
-        assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+        assert_eq!(write(&store, &mut ends, vec![put(n, n)]), Ok(()));
         // No clean close went before: the copy is what a power failure would leave.
         fs::copy(
             dir.path().join("leases.redb"),
@@ -329,15 +347,10 @@ fn a_record_that_does_not_parse_is_kept_aside() {
     store.close();
     let leases = TableDefinition::<u64, &[u8]>::new("leases");
     let aside = TableDefinition::<(u64, u64), &[u8]>::new("unreadable");
-    let path = dir.path().join("leases.redb");
-    let database = Database::open(&path).unwrap();
-    let txn = database.begin_write().unwrap();
-    txn.open_table(leases)
-        .unwrap()
-        .insert(1, b"{\"half\":".as_slice())
-        .unwrap();
-    txn.commit().unwrap();
-    drop(database);
+    let path = edit(&dir, |txn| {
+        let mut table = txn.open_table(leases).unwrap();
+        table.insert(1, b"{\"half\":".as_slice()).unwrap();
+    });
 
     assert_eq!(held(dir.path()), [2]);
     let database = Database::open(&path).unwrap();
@@ -358,14 +371,10 @@ fn what_a_door_keeps_is_not_read_here_and_stays() {
     let (store, _, _ends) = open(dir.path());
     store.close();
     let networks = TableDefinition::<&str, &[u8]>::new("networks");
-    let database = Database::open(dir.path().join("leases.redb")).unwrap();
-    let txn = database.begin_write().unwrap();
-    txn.open_table(networks)
-        .unwrap()
-        .insert("4f00", b"{\"half\":".as_slice())
-        .unwrap();
-    txn.commit().unwrap();
-    drop(database);
+    edit(&dir, |txn| {
+        let mut table = txn.open_table(networks).unwrap();
+        table.insert("4f00", b"{\"half\":".as_slice()).unwrap();
+    });
     let key = DoorKey {
         table: "networks".to_owned(),
         name: "4f00".to_owned(),
@@ -426,21 +435,13 @@ fn a_damaged_file_is_set_aside_wherever_the_damage_is() {
 
 #[test]
 fn a_file_that_is_no_database_is_set_aside() {
-    let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join("leases.redb"), "not a database").unwrap();
-    assert_eq!(held(dir.path()), [] as [u64; 0]);
-    assert_eq!(
-        fs::read(&damaged_files(dir.path())[0]).unwrap(),
-        b"not a database"
-    );
-}
-
-#[test]
-fn an_empty_file_is_set_aside() {
-    let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join("leases.redb"), "").unwrap();
-    assert_eq!(held(dir.path()), [] as [u64; 0]);
-    assert_eq!(damaged_files(dir.path()).len(), 1);
+    for bytes in ["not a database", ""] {
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("leases.redb"), bytes).unwrap();
+        assert_eq!(held(dir.path()), [] as [u64; 0]);
+        let aside = &damaged_files(dir.path())[0];
+        assert_eq!(fs::read_to_string(aside).unwrap(), bytes);
+    }
 }
 
 /// Returns a directory with a store that holds one record, and its file's path and bytes.
@@ -483,8 +484,7 @@ fn a_file_that_goes_while_the_daemon_runs_is_written_anew() {
     let path = state.join("leases.redb");
     let (store, _, mut ends) = open(&state);
     let mut written = |id| {
-        store.persist(OpId(id), vec![put(id, id)]);
-        assert_eq!(ends.blocking_recv().unwrap().result, Ok(()), "{id}");
+        assert_eq!(write(&store, &mut ends, vec![put(id, id)]), Ok(()), "{id}");
     };
     written(1);
     fs::remove_file(&path).unwrap();
@@ -523,8 +523,7 @@ fn child_that_persists_until_it_is_killed() {
     let (store, _, mut ends) = open(Path::new(&std::env::var("LEASEHOLD_TEST_DIR").unwrap()));
     let mut out = std::io::stdout().lock();
     for n in 0.. {
-        store.persist(OpId(n), vec![put(n, n)]);
-        assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+        assert_eq!(write(&store, &mut ends, vec![put(n, n)]), Ok(()));
         writeln!(out, "persisted {n}").unwrap();
     }
 }
@@ -591,8 +590,7 @@ fn may_unshare(test: &str) -> bool {
 fn child_on_a_small_disk() {
     let dir = PathBuf::from(std::env::var("LEASEHOLD_TEST_DIR").unwrap());
     let (store, _, mut ends) = open(&dir);
-    store.persist(OpId(1), vec![put(1, 1)]);
-    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+    assert_eq!(write(&store, &mut ends, vec![put(1, 1)]), Ok(()));
     let ballast = dir.join("ballast");
     let full = fs::write(&ballast, vec![1; 64 << 20]).unwrap_err();
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
@@ -606,15 +604,13 @@ fn child_on_a_small_disk() {
     }
     assert_eq!(failed, Some(StoreCause::Full));
     let full_at = tries.next().unwrap();
-    store.persist(OpId(0), vec![put(full_at, 1)]);
     assert_eq!(
-        ends.blocking_recv().unwrap().result,
+        write(&store, &mut ends, vec![put(full_at, 1)]),
         Err(StoreCause::Full),
         "the second time as well"
     );
-    store.persist(OpId(0), Vec::new());
     assert_eq!(
-        ends.blocking_recv().unwrap().result,
+        write(&store, &mut ends, Vec::new()),
         Err(StoreCause::Full),
         "nor is it said to have room"
     );
@@ -626,9 +622,8 @@ fn child_on_a_small_disk() {
         "a start needs no room"
     );
     fs::remove_file(&ballast).unwrap();
-    store.persist(OpId(0), vec![put(full_at, 1)]);
     assert_eq!(
-        ends.blocking_recv().unwrap().result,
+        write(&store, &mut ends, vec![put(full_at, 1)]),
         Ok(()),
         "with room again"
     );
@@ -658,8 +653,11 @@ fn child_of_many_events_on_a_small_disk() {
         assert_eq!(records.len(), 50 * start);
         // As many leases stay as a small host has.
         for n in (0..50).map(|n| 10_000 * start as u64 + n) {
-            store.persist(OpId(n), vec![put(n, n), note(n)]);
-            assert_eq!(ends.blocking_recv().unwrap().result, Ok(()), "{n}");
+            assert_eq!(
+                write(&store, &mut ends, vec![put(n, n), note(n)]),
+                Ok(()),
+                "{n}"
+            );
         }
         for n in 1_000..2_500 {
             let n = 10_000 * start as u64 + n;
@@ -680,8 +678,11 @@ fn child_of_many_events_on_a_small_disk() {
     // As many as reference.md says have room there.
     let (store, _, mut ends) = open(&dir);
     for n in 50_000..50_500 {
-        store.persist(OpId(n), vec![put(n, n), note(n)]);
-        assert_eq!(ends.blocking_recv().unwrap().result, Ok(()), "{n}");
+        assert_eq!(
+            write(&store, &mut ends, vec![put(n, n), note(n)]),
+            Ok(()),
+            "{n}"
+        );
     }
     store.close();
 }
@@ -691,19 +692,11 @@ fn child_of_many_events_on_a_small_disk() {
 fn child_on_a_disk_that_cannot_be_written() {
     let dir = PathBuf::from(std::env::var("LEASEHOLD_TEST_DIR").unwrap());
     let dir = dir.as_path();
-    let remount = |how: &str| {
-        Command::new("mount")
-            .args(["-o", how])
-            .arg(dir)
-            .status()
-            .unwrap()
-            .success()
-    };
     let next = 5;
     let (store, ..) = open(dir);
     store.persist(OpId(0), (1..next).map(|n| put(n, n)).collect());
     store.close();
-    assert!(remount("remount,ro"));
+    remount("ro", dir);
     let (store, _, mut ends) = open(dir);
     store.persist(OpId(0), vec![Change::Remove(BindingId(1))]);
     assert!(
@@ -759,7 +752,7 @@ fn child_on_a_disk_that_cannot_be_written() {
     let (store, records, _ends) = open_beside(other.path(), run.path());
     assert_eq!((records, beside()), (vec![], 2));
     store.close();
-    assert!(remount("remount,rw"));
+    remount("rw", dir);
     let paths = fs::read_dir(run.path())
         .unwrap()
         .map(|entry| entry.unwrap().path());
@@ -841,6 +834,13 @@ fn events_give_way_to_leases() {
         "events_give_way_to_leases",
         "child_of_many_events_on_a_small_disk",
     );
+}
+
+/// Makes the child's tmpfs read-only or writable.
+fn remount(how: &str, dir: &Path) {
+    let mut mount = Command::new("mount");
+    let mounted = mount.args(["-o", &format!("remount,{how}")]).arg(dir);
+    assert!(mounted.status().unwrap().success());
 }
 
 /// Runs the child of a test in its own mount namespace, on a small tmpfs.

@@ -44,8 +44,7 @@ impl Host {
         .unwrap();
         let (id, is_whole) = (store.id(), store.is_whole());
         for change in changes {
-            store.persist(OpId(1), vec![change]);
-            assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+            assert_eq!(write(&store, &mut ends, vec![change]), Ok(()));
         }
         store.close();
         let (leases, mut doors) = (stored.records.into_iter().collect(), stored.doors);
@@ -329,14 +328,6 @@ fn a_copy_that_fails_harms_nothing_and_is_begun_again() {
 #[ignore = "the child of copied_records_are_held_while_no_store_can_be_written, on a tmpfs"]
 fn child_without_a_store() {
     let state = PathBuf::from(std::env::var("LEASEHOLD_TEST_DIR").unwrap());
-    let remount = |how: &str| {
-        Command::new("mount")
-            .args(["-o", how])
-            .arg(&state)
-            .status()
-            .unwrap()
-            .success()
-    };
     let run = TempDir::new().unwrap();
     let (store, _, _ends) = open_beside(&state, run.path());
     life()
@@ -344,15 +335,16 @@ fn child_without_a_store() {
         .for_each(|change| store.persist(OpId(1), vec![change]));
     store.close();
     fs::remove_file(state.join("leases.redb")).unwrap();
-    assert!(remount("remount,ro"));
+    remount("ro", &state);
     let (store, records, mut ends) = open_beside(&state, run.path());
     assert_eq!(ids(&records), [1, 3]);
     // What ends now goes with what is written later.
-    store.persist(OpId(2), vec![Change::Remove(BindingId(3))]);
-    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
-    assert!(remount("remount,rw"));
-    store.persist(OpId(3), vec![put_dockers(4)]);
-    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+    assert_eq!(
+        write(&store, &mut ends, vec![Change::Remove(BindingId(3))]),
+        Ok(())
+    );
+    remount("rw", &state);
+    assert_eq!(write(&store, &mut ends, vec![put_dockers(4)]), Ok(()));
     store.close();
     fs::remove_dir_all(run.path().join("dhcp.sock.copy")).unwrap();
     let (store, records, _ends) = open_beside(&state, run.path());

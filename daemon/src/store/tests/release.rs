@@ -44,8 +44,7 @@ fn everything() -> Vec<Change> {
 /// Makes a store with all that in a directory.
 fn written(dir: &TempDir) {
     let (store, _, mut ends) = open(dir.path());
-    store.persist(OpId(1), everything());
-    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+    assert_eq!(write(&store, &mut ends, everything()), Ok(()));
     store.close();
 }
 
@@ -94,19 +93,16 @@ fn a_range_record_that_ended_is_not_read_again() {
 /// Makes a store as a release to come leaves it.
 fn of_a_later_release(dir: &TempDir) -> PathBuf {
     written(dir);
-    let path = dir.path().join("leases.redb");
-    let database = Database::open(&path).unwrap();
-    let txn = database.begin_write().unwrap();
-    txn.open_table(TableDefinition::<&str, u64>::new("meta"))
-        .unwrap()
-        .insert("format", 2)
-        .unwrap();
-    txn.open_table(TableDefinition::<(), &str>::new("release"))
-        .unwrap()
-        .insert((), "9.8.7")
-        .unwrap();
-    txn.commit().unwrap();
-    path
+    edit(dir, |txn| {
+        let mut meta = txn
+            .open_table(TableDefinition::<&str, u64>::new("meta"))
+            .unwrap();
+        meta.insert("format", 2).unwrap();
+        let mut release = txn
+            .open_table(TableDefinition::<(), &str>::new("release"))
+            .unwrap();
+        release.insert((), "9.8.7").unwrap();
+    })
 }
 
 #[test]
