@@ -46,132 +46,28 @@ fn made() -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// What each command is used for, as one types it.
-const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
-    (
-        "leasehold",
-        &[
-            (
-                "leasehold status",
-                "says how the daemon is doing, and what needs attention",
-            ),
-            ("leasehold list", "shows all leases"),
-        ],
-    ),
-    (
-        "daemon",
-        &[(
-            "leasehold daemon --timeout 60 --log debug",
-            "runs in the foreground, as without systemd",
-        )],
-    ),
-    (
-        "list",
-        &[
-            (
-                "leasehold list --network lan --state kept",
-                "shows the leases of one network that wait for a successor",
-            ),
-            (
-                "leasehold list --json",
-                "prints all that is known about each lease",
-            ),
-        ],
-    ),
-    (
-        "show",
-        &[("leasehold show shop/web-0", "shows the lease of a pod")],
-    ),
-    (
-        "status",
-        &[(
-            "leasehold status || systemctl status leasehold",
-            "tells a script whether something needs attention",
-        )],
-    ),
-    (
-        "events",
-        &[
-            (
-                "leasehold events web --since 2h",
-                "shows what happened to one lease lately",
-            ),
-            (
-                "leasehold events --kind lost,expired -n 20 --follow",
-                "shows the last leases that were lost, and goes on",
-            ),
-        ],
-    ),
-    (
-        "renew",
-        &[(
-            "leasehold renew --network lan",
-            "extends all leases of a network, each in turn",
-        )],
-    ),
-    (
-        "release",
-        &[(
-            "leasehold release 10.0.0.7 --force",
-            "gives back an address that a running container has",
-        )],
-    ),
-    (
-        "doctor",
-        &[(
-            "leasehold doctor",
-            "checks this host, and says how to fix each fault",
-        )],
-    ),
-    (
-        "capture",
-        &[(
-            "leasehold capture web -w web.pcapng --for 10m",
-            "writes the frames of one lease to a file",
-        )],
-    ),
-    (
-        "log",
-        &[(
-            "leasehold log debug --for 5m",
-            "logs more for a while, without a restart",
-        )],
-    ),
-    (
-        "exporter",
-        &[(
-            "leasehold exporter --listen 0.0.0.0:9467 --host node1.example",
-            "serves metrics and the page to others",
-        )],
-    ),
-    (
-        "probe",
-        &[
-            (
-                "leasehold probe eth0 --network lan",
-                "asks the servers of a LAN as a container of that network would",
-            ),
-            (
-                "leasehold probe eth0 --netns web",
-                "asks from inside a container's namespace",
-            ),
-        ],
-    ),
-    (
-        "install",
-        &[(
-            "leasehold install --systemd",
-            "installs the plugin, and the daemon as a service",
-        )],
-    ),
-    (
-        "uninstall",
-        &[(
-            "leasehold uninstall --systemd",
-            "removes both, and puts back what they replaced",
-        )],
-    ),
-];
+/// What each command is used for: the command, what one types, and what that does.
+const EXAMPLES: &str = "
+    leasehold => leasehold status => says how the daemon is doing, and what needs attention
+    leasehold => leasehold list => shows all leases
+    daemon => leasehold daemon --timeout 60 --log debug => runs in the foreground, as without systemd
+    list => leasehold list --network lan --state kept => shows the leases of one network that wait for a successor
+    list => leasehold list --json => prints all that is known about each lease
+    show => leasehold show shop/web-0 => shows the lease of a pod
+    status => leasehold status || systemctl status leasehold => tells a script whether something needs attention
+    events => leasehold events web --since 2h => shows what happened to one lease lately
+    events => leasehold events --kind lost,expired -n 20 --follow => shows the last leases that were lost, and goes on
+    renew => leasehold renew --network lan => extends all leases of a network, each in turn
+    release => leasehold release 10.0.0.7 --force => gives back an address that a running container has
+    doctor => leasehold doctor => checks this host, and says how to fix each fault
+    capture => leasehold capture web -w web.pcapng --for 10m => writes the frames of one lease to a file
+    log => leasehold log debug --for 5m => logs more for a while, without a restart
+    exporter => leasehold exporter --listen 0.0.0.0:9467 --host node1.example => serves metrics and the page to others
+    probe => leasehold probe eth0 --network lan => asks the servers of a LAN as a container of that network would
+    probe => leasehold probe eth0 --netns web => asks from inside a container's namespace
+    install => leasehold install --systemd => installs the plugin, and the daemon as a service
+    uninstall => leasehold uninstall --systemd => removes both, and puts back what they replaced
+";
 
 /// The files that all commands know.
 const FILES: [(&str, &str); 4] = [
@@ -191,8 +87,12 @@ const FILES: [(&str, &str); 4] = [
 fn page(command: Command, verb: &str, verbs: &[&str]) -> Vec<u8> {
     let mut text = Vec::new();
     Man::new(command).section("8").render(&mut text).unwrap();
-    let examples = EXAMPLES.iter().find(|(of, _)| *of == verb);
-    let (_, examples) = examples.unwrap_or_else(|| panic!("{verb} has no example"));
+    let rows = EXAMPLES.lines().filter_map(|line| {
+        let [of, what, why] = <[&str; 3]>::try_from(line.split(" => ").collect::<Vec<_>>()).ok()?;
+        (of.trim() == verb).then_some((what, why))
+    });
+    let examples: Vec<_> = rows.collect();
+    assert!(!examples.is_empty(), "{verb} has no example");
     let others = verbs
         .iter()
         .filter(|verb| **verb != "help")
@@ -201,7 +101,7 @@ fn page(command: Command, verb: &str, verbs: &[&str]) -> Vec<u8> {
         "leasehold" => others.collect(),
         _ => vec!["leasehold".to_owned()],
     };
-    let mut more = section("EXAMPLES", examples) + &section("FILES", &FILES);
+    let mut more = section("EXAMPLES", &examples) + &section("FILES", &FILES);
     let others: Vec<_> = others
         .iter()
         .map(|page| format!("\\fB{page}\\fR(8)"))
