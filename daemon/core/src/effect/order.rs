@@ -254,14 +254,11 @@ mod tests {
             ("10.0.0.80", &[]),
         ];
         for (name, expected) in table {
-            assert_eq!(
-                found(&Which {
-                    name: Some(name.to_owned()),
-                    ..Which::default()
-                }),
-                expected,
-                "{name}"
-            );
+            let which = Which {
+                name: Some(name.to_owned()),
+                ..Which::default()
+            };
+            assert_eq!(found(&which), expected, "{name}");
         }
     }
 
@@ -296,66 +293,23 @@ mod tests {
     fn a_filter_leaves_out_what_does_not_meet_all_of_it() {
         let some = |text: &str| Some(text.to_owned());
         let net = |text: &str| Some(text.parse().expect("a subnet"));
-        assert_eq!(found(&Which::default()).len(), 3);
-        assert_eq!(
-            found(&Which {
-                network: some("lan"),
-                door: some("cni"),
-                ..Which::default()
-            })
-            .len(),
-            3
-        );
-        assert!(
-            found(&Which {
-                network: some("la"),
-                ..Which::default()
-            })
-            .is_empty()
-        );
-        assert!(
-            found(&Which {
-                door: some("docker"),
-                ..Which::default()
-            })
-            .is_empty()
-        );
-        assert_eq!(
-            found(&Which {
-                container: some("c0"),
-                ..Which::default()
-            })
-            .len(),
-            2
-        );
-        assert_eq!(
-            found(&Which {
-                address: net("10.0.1.0/24"),
-                ..Which::default()
-            }),
-            ["web-0"]
-        );
-        assert_eq!(
-            found(&Which {
-                address: net("10.0.0.7/32"),
-                ..Which::default()
-            }),
-            ["shop/web-0"]
-        );
-        assert_eq!(
-            found(&Which {
-                state: some("bound"),
-                container: some("d"),
-                ..Which::default()
-            }),
-            ["web-0"]
-        );
-        assert!(
-            found(&Which {
-                state: some("KEPT"),
-                ..Which::default()
-            })
-            .is_empty()
-        );
+        let with = |set: &dyn Fn(&mut Which)| {
+            let mut which = Which::default();
+            set(&mut which);
+            found(&which)
+        };
+        assert_eq!(with(&|_| {}).len(), 3);
+        let both = with(&|which| (which.network, which.door) = (some("lan"), some("cni")));
+        assert_eq!(both.len(), 3);
+        assert!(with(&|which| which.network = some("la")).is_empty());
+        assert!(with(&|which| which.door = some("docker")).is_empty());
+        assert_eq!(with(&|which| which.container = some("c0")).len(), 2);
+        let in_subnet = with(&|which| which.address = net("10.0.1.0/24"));
+        assert_eq!(in_subnet, ["web-0"]);
+        let exact = with(&|which| which.address = net("10.0.0.7/32"));
+        assert_eq!(exact, ["shop/web-0"]);
+        let bound = with(&|which| (which.state, which.container) = (some("bound"), some("d")));
+        assert_eq!(bound, ["web-0"]);
+        assert!(with(&|which| which.state = some("KEPT")).is_empty());
     }
 }

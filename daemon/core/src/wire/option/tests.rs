@@ -21,6 +21,14 @@ fn read_reply(reply: Reply) -> Options {
     Message::decode(&reply.bytes()).unwrap().options
 }
 
+/// Reads options without message type and end.
+fn read_bare(options: &[&[u8]]) -> Options {
+    read_reply(Reply {
+        options: options.concat(),
+        ..Reply::bare()
+    })
+}
+
 /// Reads one option of any length (RFC 3396) with a good one behind it, which must be read whatever happens to the first.
 fn read_one(code: u8, value: &[u8]) -> Options {
     let mut bytes = match value {
@@ -80,22 +88,14 @@ fn pads_are_skipped_and_the_end_marker_ends() {
 
 #[test]
 fn an_end_marker_is_not_needed() {
-    let options = [option(53, &[5]), option(26, &[5, 220])].concat();
-    let options = read_reply(Reply {
-        options,
-        ..Reply::bare()
-    });
+    let options = read_bare(&[&option(53, &[5]), &option(26, &[5, 220])]);
     assert_eq!((options.mtu, options.dropped), (Some(1500), vec![]));
 }
 
 #[test]
 fn an_option_past_the_end_ends_its_field_and_is_noted() {
     for tail in [&[6, 8, 192, 0, 2, 53][..], &[6], &[6, 1]] {
-        let options = [&option(53, &[5]), &option(26, &[5, 220]), tail].concat();
-        let options = read_reply(Reply {
-            options,
-            ..Reply::bare()
-        });
+        let options = read_bare(&[&option(53, &[5]), &option(26, &[5, 220]), tail]);
         assert_eq!((options.mtu, &options.dns), (Some(1500), &vec![]));
         assert_eq!(
             options.dropped,

@@ -12,7 +12,8 @@ use super::super::profile::{ClientProfile, Servers, Wanted};
 use super::super::timing::Timer;
 use super::super::{Client, Miss, Missed, Output, StateName, Verdict};
 use super::script::{
-    ACK, Bench, LEASED, MAC, OFFER, Reply, SERVER, SERVER_MAC, Sent, at, client_id, lease, sent,
+    ACK, Bench, LEASED, MAC, OFFER, Reply, SERVER, SERVER_MAC, Sent, at, client_id, lease, plain,
+    sent,
 };
 use crate::wire::message::MessageType;
 
@@ -24,6 +25,20 @@ const GOOD: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 fn with(profile: ClientProfile, wanted: Option<Wanted>) -> Bench {
     let sender = Sender::new(MAC, &client_id(), Arc::new(profile));
     Bench::new(Client::acquire(sender, wanted, at(0.0), Rng::with_seed(7)))
+}
+
+/// A client that takes a lease in two messages where it may.
+fn rapid(rapid_commit: bool, wanted: Option<Wanted>) -> Bench {
+    let profile = ClientProfile {
+        rapid_commit,
+        ..ClientProfile::default()
+    };
+    with(profile, wanted)
+}
+
+/// A client without wishes.
+fn any() -> Bench {
+    with(ClientProfile::default(), None)
 }
 
 fn discover(bench: &mut Bench) -> Sent {
@@ -121,13 +136,7 @@ fn a_server_that_is_not_allowed_is_refused_by_name() {
 #[test]
 fn an_ack_to_discover_needs_rapid_commit() {
     for rapid_commit in [true, false] {
-        let mut bench = with(
-            ClientProfile {
-                rapid_commit,
-                ..ClientProfile::default()
-            },
-            None,
-        );
+        let mut bench = rapid(rapid_commit, None);
         let first = discover(&mut bench);
         assert_eq!(first.option(80), rapid_commit.then_some(&[][..]));
         let plain = bench.ack(at(0.0), first.xid());
@@ -151,13 +160,7 @@ fn an_ack_to_discover_needs_rapid_commit() {
 #[test]
 fn a_rapid_commit_server_is_believed_when_it_is_back() {
     for (waited_for, lease) in [(true, 6), (true, 60), (false, 6), (false, 60)] {
-        let mut bench = with(
-            ClientProfile {
-                rapid_commit: true,
-                ..ClientProfile::default()
-            },
-            None,
-        );
+        let mut bench = rapid(true, None);
         if !waited_for {
             bench.client.not_waited_for();
         }
@@ -202,13 +205,7 @@ fn a_rapid_commit_server_is_believed_when_it_is_back() {
 #[test]
 fn who_insists_on_an_address_has_no_rapid_commit() {
     for preferred in [false, true] {
-        let mut bench = with(
-            ClientProfile {
-                rapid_commit: true,
-                ..ClientProfile::default()
-            },
-            wants(OTHER, preferred),
-        );
+        let mut bench = rapid(true, wants(OTHER, preferred));
         let first = discover(&mut bench);
         assert_eq!(first.option(80).is_some(), preferred);
         let ack = Reply::new(ACK, first.xid(), 600).with(80, &[]);
@@ -258,14 +255,9 @@ fn a_client_waits_for_the_address_that_it_insists_on() {
 
 #[test]
 fn an_adopted_address_is_confirmed_and_no_other_is_taken() {
-    let sender = || Sender::new(MAC, &client_id(), Arc::new(ClientProfile::default()));
     let adopt = || {
-        Bench::new(Client::adopt(
-            sender(),
-            lease().address,
-            at(0.0),
-            Rng::with_seed(7),
-        ))
+        let rng = Rng::with_seed(7);
+        Bench::new(Client::adopt(plain(), lease().address, at(0.0), rng))
     };
     let mut bench = adopt();
     let request = bench.clock(at(0.0)).sent();
@@ -324,7 +316,7 @@ fn asked(output: &Output) -> Vec<Ipv4Addr> {
 #[test]
 fn a_second_offer_is_requested_if_the_first_fails() {
     for refused in [true, false] {
-        let mut bench = with(ClientProfile::default(), None);
+        let mut bench = any();
         let xid = bench.begin();
         assert_eq!(asked(&bench.offer(at(0.0), xid)), [SERVER]);
         assert!(
@@ -377,7 +369,7 @@ fn of_two_spare_offers_the_better_one_is_requested() {
 #[test]
 fn a_spare_offer_is_requested_as_long_as_its_xid_counts() {
     for (until, fresh) in [(32.0, true), (32.1, false), (3600.0, false)] {
-        let mut bench = with(ClientProfile::default(), None);
+        let mut bench = any();
         let xid = bench.begin();
         bench.offer(at(0.0), xid);
         bench.answer(at(0.1), &of_good(OFFER, xid));
@@ -405,7 +397,7 @@ fn an_offer_that_the_wire_doubled_is_requested_once() {
 #[test]
 fn an_offer_of_a_failed_server_waits_for_a_better_one() {
     for (waited_for, another) in [(true, true), (true, false), (false, true)] {
-        let mut bench = with(ClientProfile::default(), None);
+        let mut bench = any();
         if !waited_for {
             bench.client.not_waited_for();
         }
