@@ -1,32 +1,15 @@
 //! Adoption: containers that already ran are taken over, sooner or later.
 
-use std::net::Ipv4Addr;
-
-use super::super::*;
 use super::rig::*;
-use crate::effect::{Adoptee, Call};
-use crate::grant::policy::Detection;
-use crate::link::{KernelMessage, Step};
-use crate::time::BootId;
 
 /// Returns a rig whose daemon starts while container `a` runs in namespace 1 with the address .50.
 fn running(prepare: impl FnOnce(&mut Rig)) -> Rig {
     let mut rig = Rig::new(8);
     rig.lease = 86_400;
-    rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
+    rig.interface.carry([A.parse().unwrap()]);
     prepare(&mut rig);
-    let adoptee = Adoptee {
-        add: rig.call("a", 1, "a"),
-        address: "192.0.2.50/24".parse().unwrap(),
-        mac: None,
-    };
-    rig.reg = Core::new(Config::default(), 8);
-    rig.start("b", vec![], vec![adoptee]);
+    rig.adopts(rig.running());
     rig
-}
-
-fn kinds(rig: &Rig) -> Vec<u8> {
-    rig.sent.iter().map(|(kind, _)| *kind).collect()
 }
 
 /// Nothing waits, and nothing is kept.
@@ -60,7 +43,7 @@ fn an_adoption_that_timed_out_is_tried_again() {
     rig.blind = None;
     rig.run_until(1020.0);
     assert_eq!(
-        (rig.state("a"), rig.not_adopted().len(), kinds(&rig)),
+        (rig.state("a"), rig.not_adopted().len(), rig.kinds()),
         (vec!["BOUND"], 0, vec![3])
     );
     assert_eq!(rig.store.records().len(), 1);
@@ -68,12 +51,11 @@ fn an_adoption_that_timed_out_is_tried_again() {
 
 #[test]
 fn an_adoption_waits_for_the_server_that_knows_it() {
-    let mut rig =
-        running(|rig| (rig.server, rig.give) = (Server::Discreet, Ipv4Addr::new(192, 0, 2, 77)));
+    let mut rig = running(|rig| (rig.server, rig.give) = (Server::Discreet, OTHER));
     while rig.discovers.is_empty() {
         rig.wake();
     }
-    rig.give = Ipv4Addr::new(192, 0, 2, 50);
+    rig.give = FIRST;
     let (exchange, discover) = rig.discovers[0].clone();
     rig.serve(exchange, &discover, None);
     rig.drain();
@@ -115,7 +97,7 @@ fn what_a_runtime_says_of_a_container_ends_its_adoption() {
         let mut rig = running(held_up);
         let del = rig.del("a");
         assert_eq!(rig.answers[&del], Answer::Deleted);
-        assert!(rig.not_adopted().is_empty() && !kinds(&rig).contains(&7));
+        assert!(rig.not_adopted().is_empty() && !rig.kinds().contains(&7));
         assert_at_rest(&mut rig);
 
         let mut rig = running(held_up);
@@ -145,10 +127,9 @@ fn what_a_runtime_says_of_a_container_ends_its_adoption() {
 fn a_confirmed_adoption_is_released_if_its_container_ends() {
     let mut rig = running(|rig| rig.profile.policy.detection = Detection::Strict);
     rig.run_until(1001.0);
-    rig.live.remove(&1);
-    rig.kernel(KernelMessage::NetnsDied(Cookie(1)));
+    rig.dies(1);
     rig.run_until(1002.0);
-    assert_eq!(kinds(&rig), [3, 7], "the container is gone: {:?}", rig.sent);
+    assert_eq!(rig.kinds(), [3, 7], "the container is gone: {:?}", rig.sent);
     assert!(rig.rows().is_empty() && rig.store.records().is_empty());
 }
 
@@ -161,10 +142,7 @@ fn an_add_takes_off_an_address_that_was_not_adopted() {
         (rig.server, rig.give) = (Server::Up, [192, 0, 2, 77].into());
         let add = rig.add("a", 1, "a");
         rig.run_until(1040.0);
-        let Answer::Leased { tenures } = &rig.answers[&add] else {
-            panic!("{:?}", rig.answers[&add])
-        };
-        assert_eq!(tenures[0].ip(), Ipv4Addr::new(192, 0, 2, 77));
+        assert_eq!(rig.leased(add), OTHER);
         assert_eq!(
             rig.wished,
             Some([192, 0, 2, 50].into()),
@@ -190,8 +168,7 @@ fn a_replaced_lease_goes_once_its_adoption_is_written() {
         rig.blind = None;
         rig.add("b", 2, "a");
         rig.disk = Disk::Full;
-        rig.live.remove(&2);
-        rig.kernel(KernelMessage::NetnsDied(Cookie(2)));
+        rig.dies(2);
         rig.run_until(1010.0);
         assert_eq!(
             (rig.state("a"), rig.state("b")),
@@ -217,33 +194,16 @@ fn an_adoption_finds_the_link_that_its_server_knows() {
     let mut rig = Rig::new(8);
     rig.lease = 100;
     rig.ifname = "0123abcd-nic".to_owned();
-    let known = crate::wire::Mac([2, 0, 0, 0, 1, 1]);
-    let address = "192.0.2.50/24".parse().unwrap();
-    let adoptee = |mac| Adoptee {
-        add: rig.call("a", 1, "a"),
-        address,
-        mac,
-    };
-    let start = |adoptee| {
-        let boot = BootId("b".into());
-        Input::Start {
-            boot,
-            records: vec![],
-            doors: vec![],
-            spooled: vec![],
-            adoptees: vec![adoptee],
-        }
-    };
-    let (hidden, unknown) = (start(adoptee(Some(known))), start(adoptee(None)));
-    rig.reg = Core::new(Config::default(), 8);
-    rig.input(unknown);
+    rig.adopts(rig.running());
     assert_eq!(
         (rig.state("a").len(), rig.not_adopted().len()),
         (0, 1),
         "it may be any other"
     );
-    rig.reg = Core::new(Config::default(), 8);
-    rig.input(hidden);
+    rig.adopts(Adoptee {
+        mac: Some(Mac([2, 0, 0, 0, 1, 1])),
+        ..rig.running()
+    });
     rig.run_until(1200.0);
     assert_eq!(
         (rig.state("a"), rig.on_link().len(), rig.not_adopted().len()),

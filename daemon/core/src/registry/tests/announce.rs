@@ -1,17 +1,7 @@
 //! An address that the daemon puts on is announced, with or without conflict detection.
 
-use std::net::Ipv4Addr;
-
-use super::super::*;
 use super::rig::*;
-use crate::grant::policy::{Detection, Policy};
-use crate::link::KernelMessage;
-use crate::profile::Profile;
-use crate::wire::Mac;
 
-const A: &str = "192.0.2.50/24";
-const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
-const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
 /// What the interface gets as its Ethernet address later.
 const TUNED: Mac = Mac([2, 0, 0, 0, 7, 7]);
 
@@ -30,7 +20,7 @@ fn changing(detection: Detection) -> Rig {
 impl Rig {
     /// The kernel reports the address that was put on; returns how often it is announced, and probed for, in ten seconds.
     fn appeared(&mut self) -> (usize, usize) {
-        assert_eq!(self.on_link(), ["192.0.2.77/24"]);
+        assert_eq!(self.on_link(), [B]);
         let appeared = KernelMessage::AddressAdded((Cookie(1), 2), OTHER.into());
         self.input(Input::Kernel(appeared));
         self.run_for(15.0);
@@ -117,7 +107,7 @@ fn a_later_mac_announces_the_address() {
             let announced = rig
                 .asked
                 .iter()
-                .filter(|asked| **asked == (ADDRESS, ADDRESS))
+                .filter(|asked| **asked == (FIRST, FIRST))
                 .count();
             assert_eq!(announced, 2, "{after} {detection:?}");
             assert!(
@@ -137,7 +127,7 @@ fn a_mac_found_by_a_look_is_announced() {
     rig.asked.clear();
     rig.kernel(KernelMessage::Missed);
     rig.run_until(1200.0);
-    assert_eq!(rig.asked, [(ADDRESS, ADDRESS); 2]);
+    assert_eq!(rig.asked, [(FIRST, FIRST); 2]);
 }
 
 #[test]
@@ -148,8 +138,7 @@ fn a_look_from_before_a_mac_change_does_not_count() {
     rig.mac = Some(TUNED);
     rig.kernel(KernelMessage::Ethernet((Cookie(1), 2), TUNED));
     rig.hold_looks = false;
-    let (op, outcome) = rig.looks.pop_front().unwrap();
-    rig.end(op, outcome);
+    rig.end_look();
     rig.asked_from.clear();
     rig.run_until(3001.0);
     assert_eq!(rig.asked_from.last(), Some(&TUNED), "at T1");
@@ -204,7 +193,7 @@ fn probes_go_on_after_a_mac_change() {
     let probes = rig
         .asked
         .iter()
-        .filter(|asked| **asked == (Ipv4Addr::UNSPECIFIED, ADDRESS))
+        .filter(|asked| **asked == (Ipv4Addr::UNSPECIFIED, FIRST))
         .count();
     assert_eq!((probes, rig.open.len()), (3, 0));
 

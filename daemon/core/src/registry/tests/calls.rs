@@ -1,11 +1,7 @@
 //! What one call does to another, and to what is under way.
 
-use super::super::*;
 use super::rig::*;
-use crate::effect::{Call, Failure, RequestId};
-use crate::identity::Lan;
-use crate::link::{KernelMessage, Wire};
-use crate::source::Wanted;
+use crate::link::Wire;
 
 #[test]
 fn a_look_of_a_dead_add_means_nothing_to_the_next() {
@@ -15,10 +11,9 @@ fn a_look_of_a_dead_add_means_nothing_to_the_next() {
     rig.hold_looks = true;
     rig.tell_carrier(true);
     rig.kernel(KernelMessage::NetnsDied(Cookie(1)));
-    assert!(matches!(rig.failure(first), Failure::Link { .. }));
+    assert_fails!(rig, first, Failure::Link { .. });
     rig.add("a", 2, "a");
-    let (op, outcome) = rig.looks.pop_front().unwrap();
-    rig.end(op, outcome);
+    rig.end_look();
     assert_eq!(rig.looks.len(), 1, "its own");
 }
 
@@ -28,10 +23,7 @@ fn all_calls_behind_one_operation_are_answered() {
     rig.hold_looks = true;
     rig.add("a", 1, "a");
     for _ in 0..20_000 {
-        rig.request(Call::Check {
-            attachment: attachment("a"),
-            expected: vec![],
-        });
+        rig.check(&[]);
     }
     let (op, _) = rig.looks.pop_front().unwrap();
     rig.end(
@@ -55,14 +47,7 @@ fn an_add_that_was_given_up_does_not_hold_its_identity() {
     let b = rig.add("b", 2, "same");
     rig.flush();
     rig.run_until(1020.0);
-    assert!(
-        matches!(rig.answers[&b], Answer::Leased { .. }),
-        "{}",
-        match &rig.answers[&b] {
-            Answer::Failed(f) => f.to_string(),
-            _ => String::new(),
-        }
-    );
+    rig.assert_leased(b);
 }
 
 #[test]
@@ -130,10 +115,7 @@ fn the_configuration_knows_the_vlan_of_a_bridges_port() {
     // A bridge that filters no VLANs has one LAN, and its default VLAN is the untagged one.
     for (default_pvid, said, vlan) in [(Some(1), 7, 7), (Some(1), 1, 0), (None, 7, 0)] {
         let mut rig = Rig::new(1);
-        let lan = |vlan| Lan::Link {
-            parent: "br0".into(),
-            vlan,
-        };
+        let lan = |vlan| lan_on("br0", vlan);
         rig.wired.wire = Some(Wire {
             parent: "br0".into(),
             vlan: 0,
@@ -157,8 +139,7 @@ fn a_replaced_record_stays_away_if_its_add_is_given_up() {
     assert_eq!(rig.slow.len(), 1, "it takes the record over");
     rig.kernel(KernelMessage::NetnsDied(Cookie(1)));
     rig.input(Input::HungUp(RequestId(add)));
-    rig.disk = Disk::Good;
-    rig.flush();
+    rig.disk_recovers();
     rig.run_until(1005.0);
     assert_eq!(rig.sends(7), 1, "one RELEASE: {:?}", rig.sent);
     assert!(

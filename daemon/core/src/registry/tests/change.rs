@@ -1,15 +1,6 @@
 //! A lease that changes: it is stored first, then put on the interface.
 
-use std::net::Ipv4Addr;
-
-use super::super::*;
 use super::rig::*;
-use crate::event::EventKind;
-use crate::grant::policy::OnChange;
-use crate::link::Step;
-
-const A: &str = "192.0.2.50/24";
-const B: &str = "192.0.2.77/24";
 
 /// An ADD whose address is on the interface.
 fn bound() -> Rig {
@@ -20,7 +11,7 @@ fn bound() -> Rig {
 
 /// The server renews with another address from here on.
 fn give_another(rig: &mut Rig) {
-    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.give = OTHER;
 }
 
 #[test]
@@ -58,8 +49,7 @@ fn a_change_that_comes_while_another_is_under_way_wins() {
         Some(2)
     );
     rig.hold_looks = false;
-    let (op, outcome) = rig.looks.pop_front().unwrap();
-    rig.end(op, outcome);
+    rig.end_look();
     assert_eq!(rig.on_link(), [B]);
     assert!(
         matches!(rig.steps.last(), Some(Step::AddRoute(_))),
@@ -127,11 +117,7 @@ fn an_address_taken_off_by_hand_is_not_put_back() {
     rig.configure(A);
     rig.sent.clear();
     rig.run_until(1151.5);
-    assert_eq!(
-        rig.sent,
-        [(3, Ipv4Addr::new(192, 0, 2, 50))],
-        "renewed as usual"
-    );
+    assert_eq!(rig.sent, [(3, FIRST)], "renewed as usual");
 }
 
 #[test]

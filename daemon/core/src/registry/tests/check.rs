@@ -1,15 +1,6 @@
 //! CHECK while the daemon itself changes the interface.
 
-use std::net::Ipv4Addr;
-use std::time::Duration;
-
 use super::rig::*;
-use crate::effect::{Call, Failure};
-use crate::grant::policy::{OnChange, Policy};
-use crate::link::LinkCause;
-use crate::profile::Profile;
-
-const B: &str = "192.0.2.77/24";
 
 /// The lease is about to be renewed with another address.
 fn changing(profile: Profile) -> Rig {
@@ -17,25 +8,8 @@ fn changing(profile: Profile) -> Rig {
     rig.profile = profile;
     rig.bind_slowly();
     rig.run_until(1040.0);
-    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.give = OTHER;
     rig
-}
-
-impl Rig {
-    fn check(&mut self, expected: &[&str]) -> u64 {
-        let expected = expected
-            .iter()
-            .map(|address| address.parse().unwrap())
-            .collect();
-        self.request(Call::Check {
-            attachment: attachment("a"),
-            expected,
-        })
-    }
-
-    fn seconds_from_now(&mut self, seconds: f64) {
-        self.run_for(seconds);
-    }
 }
 
 #[test]
@@ -49,8 +23,7 @@ fn a_check_waits_for_the_store_to_write_another_lease() {
         None,
         "it holds a lease all the time"
     );
-    rig.disk = Disk::Good;
-    rig.flush();
+    rig.disk_recovers();
     assert_eq!(rig.answers[&check], Answer::Checked);
 }
 
@@ -62,8 +35,7 @@ fn a_check_that_looked_before_a_change_looks_again() {
     rig.hold_looks = false;
     rig.run_until(1050.5);
     assert_eq!(rig.on_link(), [B]);
-    let (op, outcome) = rig.looks.pop_front().unwrap();
-    rig.end(op, outcome);
+    rig.end_look();
     assert_eq!(rig.answers[&check], Answer::Checked);
 }
 
@@ -75,10 +47,7 @@ fn a_del_does_not_wait_for_what_a_check_waits_for() {
     let check = rig.check(&[]);
     assert_eq!(rig.answers.get(&check), None);
     let del = rig.del("a");
-    assert!(matches!(
-        rig.answers[&check],
-        Answer::Failed(Failure::NotOnLink { .. })
-    ));
+    assert_fails!(rig, check, Failure::NotOnLink { .. });
     assert_eq!(rig.answers[&del], Answer::Deleted);
 }
 
@@ -88,7 +57,7 @@ fn a_check_waits_no_longer_than_its_limit() {
     rig.hold_changes = true;
     rig.run_until(1050.5);
     let check = rig.check(&[]);
-    rig.seconds_from_now(20.5);
+    rig.run_for(20.5);
     let waited = Duration::from_secs(20);
     let waiting_for = "a change of the interface to end";
     assert_eq!(
@@ -105,7 +74,7 @@ fn a_check_waits_no_longer_than_its_limit() {
         ),
         "it is tried again later"
     );
-    rig.seconds_from_now(5.0);
+    rig.run_for(5.0);
     let check = rig.check(&[]);
     assert_eq!(rig.answers[&check], Answer::Checked);
 }

@@ -1,13 +1,7 @@
 //! A wall clock that jumps. Within a boot only the times in records and events come from it, never deadlines; but if it is set
 //! forward, the boot clock may have stood still.
 
-use std::time::Duration;
-
-use super::super::*;
 use super::rig::*;
-use crate::event::EventKind;
-use crate::record::Record;
-use crate::time::{BootId, Instant, WallTime};
 
 const HOUR: i64 = 3600;
 const YEAR: i64 = 365 * 24 * HOUR;
@@ -41,7 +35,7 @@ fn looks(rig: &mut Rig) {
 fn a_wall_clock_set_forward_has_leases_confirmed() {
     for (forward, confirms) in [(60, true), (YEAR, true), (59, false), (-HOUR, false)] {
         let mut rig = Rig::new(8);
-        (rig.lease, rig.give) = (4000, std::net::Ipv4Addr::new(192, 0, 2, 50));
+        (rig.lease, rig.give) = (4000, FIRST);
         rig.bind();
         rig.sent.clear();
         rig.wall_set = forward;

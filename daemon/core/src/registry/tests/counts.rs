@@ -1,14 +1,7 @@
 //! What is counted, and what is held in numbers.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
-use super::super::*;
 use super::rig::*;
 use crate::counts::AddPhase;
-use crate::effect::Failure;
-use crate::event::EventKind;
-use crate::identity::Attachment;
 use crate::source::{Fate, Form};
 
 impl Rig {

@@ -1,28 +1,9 @@
 //! What Docker asks for: pools, reserved addresses, and leases, which it gives back by the address that it was told.
 
-use std::net::Ipv4Addr;
-use std::time::Duration;
-
-use ipnet::Ipv4Net;
-
-use super::super::*;
 use super::rig::*;
-use crate::effect::{
-    Call, ClientIdRule, Failure, PoolCall, PoolRequest, RequestId, Row, StoreCause,
-};
-use crate::event::EventKind;
-use crate::identity::{Attachment, Lan};
-use crate::link::Place;
-use crate::pool::{PoolFault, PoolId};
-use crate::profile::Profile;
-use crate::record::RecordState;
 use crate::tenure::Tenure;
-use crate::wire::Mac;
 
-/// What the server gives first.
-const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
-const NEXT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
-const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
+pub(super) const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
 
 fn net(text: &str) -> Ipv4Net {
     text.parse().unwrap()
@@ -75,10 +56,7 @@ impl Rig {
             range: range.map(net),
             ifname: "br0".into(),
             mac: endpoint_mac(0),
-            lan: Lan::Link {
-                parent: "br0".into(),
-                vlan: 0,
-            },
+            lan: lan_on("br0", 0),
             profile: Profile::default(),
             timeout: Duration::from_secs(20),
             unclear: None,
@@ -113,14 +91,6 @@ impl Rig {
         assert_eq!(self.answers[&id], Answer::PoolReleased);
     }
 
-    /// Returns the failure that a call was answered with.
-    pub(super) fn failure(&self, id: u64) -> &Failure {
-        match &self.answers[&id] {
-            Answer::Failed(failure) => failure,
-            answer => panic!("{answer:?}"),
-        }
-    }
-
     /// Returns what Docker was told about the only binding, and what that has leased.
     fn believed(&mut self) -> (Option<String>, Option<Ipv4Addr>) {
         let rows = self.rows();
@@ -137,7 +107,7 @@ impl Rig {
     /// Has the lease end in another address.
     pub(super) fn change_lease(&mut self) {
         let t1 = self.t1();
-        self.give = NEXT;
+        self.give = OTHER;
         self.granted.clear();
         self.server = Server::NaksOnly;
         self.run_until(t1 + 1.0);
@@ -159,10 +129,10 @@ fn a_repeated_request_is_told_the_lease_as_it_is_now() {
     rig.change_lease();
     let sent = rig.sent.len();
     let again = rig.endpoint(1);
-    assert!(matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == NEXT));
+    assert_eq!(rig.leased(again), OTHER);
     assert_eq!(
         (rig.believed(), rig.sent.len()),
-        ((Some("192.0.2.77/24".to_owned()), Some(NEXT)), sent)
+        ((Some(B.to_owned()), Some(OTHER)), sent)
     );
 }
 
@@ -176,14 +146,13 @@ fn a_release_repeated_or_of_an_unknown_address_succeeds() {
         (0, false),
         "the store goes first"
     );
-    rig.disk = Disk::Good;
-    rig.flush();
+    rig.disk_recovers();
     assert_eq!(
         [once, twice].map(|id| rig.answers[&id].clone()),
         [Answer::Released, Answer::Released]
     );
     rig.release(FIRST);
-    rig.release(NEXT);
+    rig.release(OTHER);
     let stranger = PoolId::new("parent=br1", net("192.0.2.0/24"), None);
     let id = rig.request(Call::Pool(PoolCall::ReleaseAddress {
         pool: stranger,
@@ -229,15 +198,10 @@ fn a_release_ends_with_its_time_or_its_caller() {
             true => rig.input(Input::HungUp(RequestId(release))),
             false => {
                 rig.run_until(1020.1);
-                assert!(
-                    matches!(rig.failure(release), Failure::TimedOut(..)),
-                    "{:?}",
-                    rig.answers
-                );
+                assert_fails!(rig, release, Failure::TimedOut(..));
             }
         }
-        rig.disk = Disk::Good;
-        rig.flush();
+        rig.disk_recovers();
         rig.run_until(1040.0);
         assert_eq!(
             (
@@ -258,9 +222,9 @@ fn an_address_left_inside_is_taken_off_before_its_release() {
     for fails in [false, true] {
         let mut rig = held();
         rig.joins(1);
-        rig.configure("192.0.2.50/24");
+        rig.configure(A);
         rig.change_lease();
-        assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
+        assert_eq!(rig.on_link(), [B]);
         rig.hold_changes = !fails;
         rig.blind = fails.then_some(LinkCause::TimedOut);
         let release = rig.ask_release(FIRST);
@@ -300,12 +264,8 @@ fn a_returning_identity_keeps_its_lease_for_a_while() {
     assert_eq!((rig.sends(7), rig.rows()[0].state.as_str()), (0, "KEPT"));
     rig.sent.clear();
     let again = rig.endpoint(1);
-    assert!(matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == FIRST));
-    assert_eq!(
-        rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
-        [3],
-        "INIT-REBOOT"
-    );
+    assert_eq!(rig.leased(again), FIRST);
+    assert_eq!(rig.kinds(), [3], "INIT-REBOOT");
     rig.release(FIRST);
     rig.run_until(1089.0);
     assert_eq!(rig.sends(7), 0);
@@ -326,10 +286,9 @@ fn a_pool_call_does_not_wait_for_the_store_for_ever() {
     );
     rig.run_until(1030.0);
     for id in [asked, reserved] {
-        assert!(matches!(rig.failure(id), Failure::TimedOut(..)));
+        assert_fails!(rig, id, Failure::TimedOut(..));
     }
-    rig.disk = Disk::Good;
-    rig.flush();
+    rig.disk_recovers();
     rig.assert_no_call_is_left();
 }
 
@@ -337,10 +296,7 @@ fn a_pool_call_does_not_wait_for_the_store_for_ever() {
 fn a_range_must_be_of_its_subnet() {
     let mut rig = Rig::new(8);
     let id = rig.pool(Some("192.0.2.0/24"), Some("192.0.3.0/25"));
-    assert!(matches!(
-        rig.failure(id),
-        Failure::Pool(PoolFault::RangeBeyond { .. })
-    ));
+    assert_fails!(rig, id, Failure::Pool(PoolFault::RangeBeyond { .. }));
 }
 
 #[test]
@@ -365,14 +321,14 @@ fn a_pool_is_forgotten_once_it_has_no_lease() {
 #[test]
 fn a_reservation_outlives_other_networks_of_its_pool() {
     let mut rig = Rig::new(8);
-    for address in [ROUTER, NEXT] {
+    for address in [ROUTER, OTHER] {
         rig.pool(Some("192.0.2.0/24"), None);
         rig.reserve(Some(address));
     }
     rig.release(ROUTER);
     rig.release_pool();
-    assert_eq!(rig.store.docker.pools[&pool()].reserved, [NEXT].into());
-    rig.release(NEXT);
+    assert_eq!(rig.store.docker.pools[&pool()].reserved, [OTHER].into());
+    rig.release(OTHER);
     rig.release_pool();
     assert!(rig.store.docker.pools.is_empty());
 }
@@ -384,14 +340,12 @@ fn a_caller_that_goes_leaves_no_pool_and_no_reservation() {
     let asked = rig.pool(Some("192.0.2.0/24"), None);
     rig.run_until(1005.0);
     rig.input(Input::HungUp(RequestId(asked)));
-    rig.disk = Disk::Good;
-    rig.flush();
+    rig.disk_recovers();
     assert!(rig.store.docker.pools.is_empty() && !rig.answers.contains_key(&asked));
     rig.disk = Disk::Slow;
-    let reserved = rig.reserve(Some(NEXT));
+    let reserved = rig.reserve(Some(OTHER));
     rig.input(Input::HungUp(RequestId(reserved)));
-    rig.disk = Disk::Good;
-    rig.flush();
+    rig.disk_recovers();
     assert!(
         rig.store
             .docker
@@ -407,7 +361,7 @@ fn a_caller_that_goes_leaves_no_pool_and_no_reservation() {
 fn a_reservation_that_the_store_does_not_take_is_an_error() {
     let mut rig = Rig::new(8);
     rig.disk = Disk::Full;
-    let id = rig.reserve(Some(NEXT));
+    let id = rig.reserve(Some(OTHER));
     assert_eq!(*rig.failure(id), Failure::Store(StoreCause::Full));
     rig.disk = Disk::Good;
     rig.reserve(Some(ROUTER));
@@ -434,9 +388,7 @@ fn two_of_one_address() -> Rig {
     rig.change_lease();
     rig.give = FIRST;
     let second = rig.endpoint(2);
-    assert!(
-        matches!(&rig.answers[&second], Answer::Leased { tenures } if tenures[0].ip() == FIRST)
-    );
+    assert_eq!(rig.leased(second), FIRST);
     rig
 }
 
@@ -444,7 +396,7 @@ fn two_of_one_address() -> Rig {
 fn an_address_told_to_an_endpoint_cannot_be_reserved() {
     let mut rig = held();
     rig.change_lease();
-    for address in [FIRST, NEXT] {
+    for address in [FIRST, OTHER] {
         let reserved = rig.reserve(Some(address));
         assert!(
             matches!(

@@ -2,10 +2,6 @@
 
 use super::docker::*;
 use super::rig::*;
-use crate::effect::Call;
-use crate::grant::policy::Detection;
-use crate::identity::Lan;
-use crate::link::{Link, LinkCause};
 
 /// A rig whose server is in a macvlan.
 fn rig() -> Rig {
@@ -25,10 +21,6 @@ fn line(port: bool) -> Link {
 }
 
 impl Rig {
-    fn has_lease(&self, id: u64) -> bool {
-        matches!(self.answers.get(&id), Some(Answer::Leased { .. }))
-    }
-
     fn is_over(&self) -> bool {
         self.reg
             .kept()
@@ -91,8 +83,7 @@ fn an_add_whose_store_is_slow_fails_at_its_limit() {
         "{}",
         rig.failure(add)
     );
-    rig.disk = Disk::Good;
-    rig.flush();
+    rig.disk_recovers();
     rig.run_until(1040.0);
     assert!(rig.store.records().is_empty() && rig.is_over());
 }
@@ -124,10 +115,7 @@ fn where_no_macvlan_would_be_heard_there_is_none() {
         let mut rig = Rig::new(8);
         (rig.server, rig.bridge, rig.profile.on_parent) = (Server::Silent, bridge, on_parent);
         let mut add = rig.endpoint_call(1);
-        add.lan = Lan::Link {
-            parent: "br0".into(),
-            vlan,
-        };
+        add.lan = lan_on("br0", vlan);
         rig.request(Call::Add(add));
         rig.run_until(1020.0);
         assert_eq!(rig.opened.len(), 1, "{:?}", rig.opened);

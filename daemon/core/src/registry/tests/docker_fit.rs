@@ -1,18 +1,8 @@
 //! Which addresses a Docker endpoint may have: those of its pool that are not reserved, and the one of `--ip`.
 
-use std::net::Ipv4Addr;
-use std::sync::Arc;
-
 use super::docker::*;
 use super::rig::*;
-use crate::effect::{Call, Failure};
-use crate::grant::policy::Detection;
-use crate::identity::Attachment;
-use crate::pool::{PoolFault, PoolId};
-use crate::source::Wanted;
 
-/// What the server gives first.
-const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 const NEXT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 150);
 
 /// A pool whose range is the upper half.
@@ -63,11 +53,8 @@ fn an_offer_that_is_none_of_the_pool_is_not_asked_for() {
         );
         let text = failure.to_string();
         assert!(text.contains("192.0.2.50") && text.contains(part), "{text}");
-        assert_eq!(
-            rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
-            [1; 3]
-        );
-        assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
+        assert_eq!(rig.kinds(), [1; 3]);
+        rig.assert_nothing_is_left();
     }
 }
 
@@ -77,11 +64,7 @@ fn what_was_granted_without_an_offer_goes_back_at_once() {
     (rig.server, rig.options) = (Server::Commits, vec![80, 0]);
     Arc::make_mut(&mut rig.profile.client).rapid_commit = true;
     let add = rig.endpoint_of(&upper_half(), None);
-    assert!(
-        matches!(rig.failure(add), Failure::Unfit { address: FIRST, .. }),
-        "{:?}",
-        rig.answers[&add]
-    );
+    assert_fails!(rig, add, Failure::Unfit { address: FIRST, .. });
     assert_eq!(rig.sent, [(1, ANY), (7, FIRST)]);
     assert!(rig.store.records().is_empty() && rig.rows().is_empty());
 }
@@ -94,14 +77,15 @@ fn an_address_that_is_asked_for_must_be_of_the_pool() {
     };
     let mut rig = Rig::new(8);
     let add = rig.endpoint_of(&upper_half(), Some(wanted));
-    assert!(matches!(
-        rig.failure(add),
+    assert_fails!(
+        rig,
+        add,
         Failure::Unfit {
             server: None,
             address: FIRST,
             ..
         }
-    ));
+    );
     assert!(rig.sent.is_empty());
     rig.give = NEXT;
     let preferred = rig.endpoint_of(
@@ -111,9 +95,7 @@ fn an_address_that_is_asked_for_must_be_of_the_pool() {
             ..wanted
         }),
     );
-    assert!(
-        matches!(&rig.answers[&preferred], Answer::Leased { tenures } if tenures[0].ip() == NEXT)
-    );
+    assert_eq!(rig.leased(preferred), NEXT);
     assert_eq!(rig.wished, None);
 }
 
@@ -174,11 +156,7 @@ fn a_kept_lease_is_not_asked_for_once_it_is_reserved() {
     rig.granted.clear();
     rig.sent.clear();
     let again = rig.endpoint(1);
-    assert!(
-        matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == NEXT),
-        "{:?}",
-        rig.answers
-    );
+    assert_eq!(rig.leased(again), NEXT);
     assert_eq!((rig.sent[0].0, rig.wished), (1, None));
 }
 
@@ -195,11 +173,7 @@ fn a_repeated_request_is_told_no_address_beyond_its_pool() {
     rig.server = Server::Up;
     rig.run_until(t1 + 40.0);
     let again = rig.endpoint_of(&upper_half(), None);
-    assert!(
-        matches!(rig.failure(again), Failure::Unfit { address: FIRST, .. }),
-        "{:?}",
-        rig.answers[&again]
-    );
+    assert_fails!(rig, again, Failure::Unfit { address: FIRST, .. });
     assert_eq!(rig.rows().len(), 1);
 }
 
@@ -210,10 +184,11 @@ fn what_an_add_has_got_cannot_be_reserved() {
     let add = rig.endpoint(1);
     rig.run_until(1000.5);
     let reserved = rig.reserve(Some(FIRST));
-    assert!(matches!(
-        rig.failure(reserved),
+    assert_fails!(
+        rig,
+        reserved,
         Failure::Pool(PoolFault::Leased { address: FIRST, .. })
-    ));
+    );
     rig.run_until(1010.0);
     rig.assert_leased(add);
 }
@@ -224,9 +199,5 @@ fn a_better_offer_is_taken() {
     let add = rig.endpoint_of(&upper_half(), None);
     rig.give = NEXT;
     rig.run_until(1010.0);
-    assert!(
-        matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip() == NEXT),
-        "{:?}",
-        rig.answers[&add]
-    );
+    assert_eq!(rig.leased(add), NEXT);
 }

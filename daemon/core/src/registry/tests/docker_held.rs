@@ -1,15 +1,8 @@
 //! What an endpoint should have although somebody else holds it: its name, by a container that is gone or not, and one of the
 //! host's addresses.
 
-use std::net::Ipv4Addr;
-use std::time::Duration;
-
 use super::docker::*;
 use super::rig::*;
-use crate::effect::{Call, ClientIdRule, Failure};
-use crate::identity::{AddressHolder, ClientId, Lan};
-
-const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
 impl Rig {
     /// Asks for an address for the container `web`, whose Ethernet address is made up at each start.
@@ -23,10 +16,6 @@ impl Rig {
         self.inside.insert(endpoint_mac(last), netns);
         self.interface_appears(netns as i32, endpoint_mac(last));
     }
-
-    fn has_first(&self, id: u64) -> bool {
-        matches!(self.answers.get(&id), Some(Answer::Leased { tenures }) if tenures[0].ip() == FIRST)
-    }
 }
 
 /// The container `web` runs, in the only namespace.
@@ -35,7 +24,7 @@ fn running() -> Rig {
     rig.lease = 10_000;
     rig.web(1);
     rig.comes_into(1, 1);
-    rig.configure("192.0.2.50/24");
+    rig.configure(A);
     rig
 }
 
@@ -86,7 +75,7 @@ fn the_only_container_that_ended_unheard_keeps_no_lease() {
 fn a_name_whose_container_ended_unheard_is_free() {
     let mut rig = missed();
     let again = rig.web(2);
-    assert!(rig.has_first(again), "{:?}", rig.answers.get(&again));
+    assert_eq!(rig.leased(again), FIRST);
     rig.run_until(1200.0);
     let rows = rig.rows();
     assert_eq!(
@@ -103,7 +92,7 @@ fn a_name_whose_container_ended_unheard_is_free() {
 #[test]
 fn an_address_of_the_host_is_not_taken() {
     let mut rig = Rig::new(8);
-    (rig.one_for_all, rig.wired.host_addresses) = (true, vec!["192.0.2.50/24".parse().unwrap()]);
+    (rig.one_for_all, rig.wired.host_addresses) = (true, vec![A.parse().unwrap()]);
     let add = rig.endpoint(1);
     rig.run_until(1031.0);
     let Failure::AddressHeld {
@@ -123,10 +112,7 @@ fn an_address_of_the_host_is_not_taken() {
     );
     // In a VLAN of that link the number is another's.
     let mut tagged = rig.endpoint_call(2);
-    tagged.lan = Lan::Link {
-        parent: "br0".into(),
-        vlan: 10,
-    };
+    tagged.lan = lan_on("br0", 10);
     let tagged = rig.request(Call::Add(tagged));
-    assert!(rig.has_first(tagged), "{:?}", rig.answers.get(&tagged));
+    assert_eq!(rig.leased(tagged), FIRST);
 }

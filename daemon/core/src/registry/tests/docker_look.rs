@@ -1,17 +1,10 @@
 //! RequestPool of an unknown pool: a server's offer is read, and not taken.
 
-use std::net::Ipv4Addr;
-
 use super::docker::*;
 use super::rig::*;
-use crate::effect::{Call, Failure, PoolCall, PoolRequest};
-use crate::link::{Link, LinkCause};
-use crate::pool::{PoolFault, PoolId};
-use crate::profile::Profile;
-use crate::silence::{Firewall, Survey};
+use crate::silence::Firewall;
 use crate::source::{ClientProfile, Servers};
 
-const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
 const OFFERS_ROUTER: [u8; 6] = [3, 4, 192, 0, 2, 254];
 
 /// A rig whose server names a router.
@@ -30,10 +23,6 @@ fn known(gateway: Option<Ipv4Addr>) -> Answer {
 }
 
 impl Rig {
-    fn types(&self) -> Vec<u8> {
-        self.sent.iter().map(|(kind, _)| *kind).collect()
-    }
-
     /// Returns why no subnet is known.
     fn because(&self, id: u64) -> &str {
         match self.failure(id) {
@@ -107,7 +96,7 @@ fn a_look_takes_router_and_subnet_of_an_offer_and_no_more() {
         let id = rig.pool(subnet, None);
         assert_eq!(rig.answers[&id], known(Some(ROUTER)));
         assert_eq!(
-            (rig.types(), rig.chaddrs.iter().copied().collect::<Vec<_>>()),
+            (rig.kinds(), rig.chaddrs.iter().copied().collect::<Vec<_>>()),
             (vec![1], vec![endpoint_mac(0)])
         );
         let link = Link::Parent {
@@ -154,7 +143,7 @@ fn an_automatic_pool_is_answered_alike_a_few_times() {
     rig.server = Server::Silent;
     let later = rig.pool(None, None);
     assert_eq!(
-        (&rig.answers[&later], rig.types()),
+        (&rig.answers[&later], rig.kinds()),
         (&known(Some(ROUTER)), vec![1]),
         "without the wire"
     );
@@ -170,7 +159,7 @@ fn a_released_automatic_pool_may_be_asked_for_at_once() {
     rig.request(Call::Pool(PoolCall::Release { id: pool() }));
     let again = rig.pool(None, None);
     assert_eq!(
-        (&rig.answers[&again], rig.types()),
+        (&rig.answers[&again], rig.kinds()),
         (&known(Some(ROUTER)), vec![1, 1])
     );
 }
@@ -183,9 +172,9 @@ fn a_pool_look_waits_five_seconds_for_a_server() {
     rig.run_until(1004.9);
     assert!(!rig.answers.contains_key(&with) && !rig.answers.contains_key(&without));
     assert!(
-        (4..=6).contains(&rig.types().len()),
+        (4..=6).contains(&rig.kinds().len()),
         "at 0, 1 and 3 s: {:?}",
-        rig.types()
+        rig.kinds()
     );
     rig.run_until(1005.0);
     assert_eq!(rig.answers[&with], known(None));
@@ -335,11 +324,8 @@ fn a_look_that_takes_too_long_is_not_waited_for() {
         "{}",
         rig.because(without)
     );
-    rig.hold_looks = false;
     let unknown = rig.reg.unknown_ids();
-    for (op, outcome) in std::mem::take(&mut rig.looks) {
-        rig.end(op, outcome);
-    }
+    rig.look_up();
     assert_eq!(rig.reg.unknown_ids(), unknown + 2);
 }
 

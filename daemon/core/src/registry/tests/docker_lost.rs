@@ -1,8 +1,7 @@
 //! The store is lost. The next one begins with its copy.
 
-use super::networks::{OWN, endpoint, id, with_endpoint};
+use super::networks::{OWN, endpoint, with_endpoint};
 use super::rig::*;
-use crate::effect::NetworkCall;
 
 impl Rig {
     /// Loses the store except for its copy, and starts the next daemon. Docker's own facts are copied unchanged.
@@ -28,9 +27,7 @@ fn networks_and_endpoints_outlive_a_lost_store() {
         let mut rig = with_endpoint();
         let link = rig.link_of(&endpoint()).cloned().expect("its link");
         if joined {
-            rig.inside.insert(OWN, 1);
-            rig.link_leaves(&endpoint());
-            rig.interface_appears(1, OWN);
+            rig.moves_in();
         }
         rig.loses_its_store();
         assert_eq!(
@@ -43,30 +40,14 @@ fn networks_and_endpoints_outlive_a_lost_store() {
                 rig.inside.remove(&OWN);
                 rig.link_returns(link);
             }
-            false => {
-                let call = NetworkCall::Join {
-                    network: id("n1"),
-                    endpoint: id("e1"),
-                    sandbox: String::new(),
-                };
-                let join = rig.network_call(call);
-                assert!(
-                    matches!(rig.answers[&join], Answer::Network(_)),
-                    "{:?}",
-                    rig.answers[&join]
-                );
-            }
+            false => assert!(matches!(rig.join("e1"), Answer::Network(_))),
         }
         let delete = rig.delete_endpoint("e1");
         assert!(rig.is_done(delete), "{joined}: {:?}", rig.answers[&delete]);
-        let delete = rig.network_call(NetworkCall::Delete(id("n1")));
+        let delete = rig.delete_network("n1");
         assert!(rig.is_done(delete), "{joined}");
         rig.run_for(10.0);
-        assert!(
-            rig.wired.links.is_empty()
-                && rig.store.docker.endpoints.is_empty()
-                && rig.store.docker.networks.is_empty()
-        );
+        assert!(rig.has_no_endpoint() && rig.store.docker.networks.is_empty());
         assert_eq!(
             (rig.sends(7), rig.store.records().len()),
             (1, 0),

@@ -1,18 +1,6 @@
 //! A silent server while dockerd starts its containers, one after the other: it waits for each, and retries none.
 
-use std::net::Ipv4Addr;
-use std::sync::Arc;
-use std::time::Duration;
-
 use super::rig::*;
-use crate::effect::Call;
-use crate::effect::Failure;
-use crate::event::EventKind;
-use crate::grant::policy::Detection;
-use crate::record::RecordState;
-
-/// What the server gives first.
-const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
 /// A lease that has been kept for its identity since 1000 s, and a server that no longer answers.
 fn kept(lease: u32) -> Rig {
@@ -26,10 +14,6 @@ fn kept(lease: u32) -> Rig {
 }
 
 impl Rig {
-    fn is_leased(&self, id: u64) -> bool {
-        matches!(self.answers.get(&id), Some(Answer::Leased { tenures }) if tenures[0].ip() == FIRST)
-    }
-
     /// Asks for an address of an identity that has none, in vain, and returns how long that took.
     fn asks_in_vain(&mut self, last: u8) -> f64 {
         let began = self.at.as_secs_f64();
@@ -37,11 +21,7 @@ impl Rig {
         while !self.answers.contains_key(&id) {
             self.wake();
         }
-        assert!(
-            matches!(self.failure(id), Failure::NoOffer { .. }),
-            "{:?}",
-            self.answers[&id]
-        );
+        assert_fails!(self, id, Failure::NoOffer { .. });
         self.at.as_secs_f64() - began
     }
 }
@@ -57,28 +37,17 @@ fn a_good_lease_is_used_after_five_silent_seconds() {
             rig.disk = Disk::Slow;
         }
         rig.run_until(1005.0);
-        assert_eq!(rig.is_leased(add), !slow, "durable before it is told");
-        rig.disk = Disk::Good;
-        rig.flush();
-        assert!(rig.is_leased(add), "{:?}", rig.answers[&add]);
+        assert_eq!(rig.has_lease(add), !slow, "durable before it is told");
+        rig.disk_recovers();
+        assert_eq!(rig.leased(add), FIRST);
         let record = rig.only_record();
         let told = record.told.map(|told| told.addr());
         assert_eq!(
             (record.state, record.lease.ip(), told),
             (RecordState::Bound, FIRST, Some(FIRST))
         );
-        let mut acquired = rig
-            .store
-            .events
-            .iter()
-            .filter(|event| event.kind == EventKind::Acquired);
-        assert!(
-            acquired
-                .next_back()
-                .unwrap()
-                .cause
-                .contains("no server answered")
-        );
+        let acquired = rig.causes(EventKind::Acquired);
+        assert!(acquired[1].contains("no server answered"), "{acquired:?}");
         rig.run_until(1020.0);
         assert_eq!(rig.sends(7), 0);
     }
@@ -97,11 +66,7 @@ fn a_reserved_address_is_not_used_in_silence() {
             rig.reserve(Some(FIRST));
         }
         rig.run_until(1030.0);
-        assert!(
-            matches!(rig.answers.get(&add), Some(Answer::Failed(_))),
-            "{late}: {:?}",
-            rig.answers.get(&add)
-        );
+        rig.failure(add);
     }
 }
 
@@ -111,19 +76,11 @@ fn a_refused_lease_is_not_used_in_silence() {
     rig.server = Server::NaksOnly;
     let refused = rig.endpoint(1);
     rig.run_until(1031.0);
-    assert!(
-        matches!(rig.answers.get(&refused), Some(Answer::Failed(_))),
-        "{:?}",
-        rig.answers.get(&refused)
-    );
+    rig.failure(refused);
     rig.server = Server::Silent;
     let again = rig.endpoint(1);
     rig.run_until(1062.0);
-    assert!(
-        matches!(rig.answers.get(&again), Some(Answer::Failed(_))),
-        "{:?}",
-        rig.answers.get(&again)
-    );
+    rig.failure(again);
 }
 
 #[test]
@@ -132,13 +89,13 @@ fn what_an_abandoned_add_gave_back_is_not_trusted() {
     rig.disk = Disk::Full;
     let failed = rig.endpoint(1);
     rig.run_until(1005.1);
-    assert!(matches!(rig.failure(failed), Failure::Store(_)));
+    assert_fails!(rig, failed, Failure::Store(_));
     rig.disk = Disk::Good;
     rig.run_until(1030.0);
     assert_eq!(rig.sends(7), 1);
     let again = rig.endpoint(1);
     rig.run_until(1061.0);
-    assert!(!rig.is_leased(again), "{:?}", rig.answers.get(&again));
+    rig.failure(again);
 }
 
 #[test]
@@ -146,7 +103,7 @@ fn the_next_daemon_asks_for_a_lease_that_nobody_confirmed() {
     let mut rig = kept(4000);
     let add = rig.endpoint(1);
     rig.run_until(1010.0);
-    assert!(rig.is_leased(add));
+    assert_eq!(rig.leased(add), FIRST);
     rig.restart();
     rig.sent.clear();
     rig.run_until(1040.0);
@@ -172,7 +129,7 @@ fn a_good_lease_is_used_once_its_macvlan_is_gone() {
     rig.run_until(began + 5.5);
     assert!(!rig.answers.contains_key(&add), "{:?}", rig.answers[&add]);
     rig.close_late();
-    assert!(rig.is_leased(add), "{:?}", rig.answers[&add]);
+    assert_eq!(rig.leased(add), FIRST);
 }
 
 #[test]
@@ -188,7 +145,7 @@ fn a_server_that_speaks_is_heard() {
     late.server = Server::Up;
     late.give = FIRST;
     late.run_until(1031.0);
-    assert!(late.is_leased(add));
+    assert_eq!(late.leased(add), FIRST);
     let mut offers = kept(1000);
     let add = offers.endpoint(1);
     offers.run_until(1002.0);
@@ -210,7 +167,7 @@ fn strict_probes_after_a_silence_have_their_time() {
     let add = rig.endpoint(2);
     rig.server = Server::Up;
     rig.run_until(began + 15.0);
-    assert!(rig.is_leased(add), "{:?}", rig.answers.get(&add));
+    assert_eq!(rig.leased(add), FIRST);
     assert!(rig.sends(4) == 0);
 }
 
@@ -234,7 +191,7 @@ fn a_released_address_serves_the_next_waiting_request() {
     assert_eq!(rig.sends(7), 1);
     rig.server = Server::Up;
     rig.run_until(1050.0);
-    assert!(rig.is_leased(add), "{:?}", rig.answers.get(&add));
+    assert_eq!(rig.leased(add), FIRST);
 }
 
 #[test]
@@ -265,11 +222,7 @@ fn a_lease_whose_release_is_out_will_not_do() {
     rig.server = Server::Silent;
     let add = rig.endpoint(1);
     rig.run_until(1036.0);
-    assert!(
-        matches!(rig.failure(add), Failure::NoOffer { .. }),
-        "{:?}",
-        rig.answers[&add]
-    );
+    assert_fails!(rig, add, Failure::NoOffer { .. });
 }
 
 #[test]

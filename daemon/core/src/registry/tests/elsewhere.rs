@@ -1,16 +1,6 @@
 //! Callers that want an address and an unchanged interface: the address never appears there.
 
-use std::net::Ipv4Addr;
-
 use super::rig::*;
-use crate::effect::Call;
-use crate::event::EventKind;
-use crate::grant::policy::{OnChange, OnExpiry, Policy};
-use crate::profile::Profile;
-
-const A: &str = "192.0.2.50/24";
-const LEASED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
-const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
 
 fn added(seconds: u32, profile: Profile) -> Rig {
     let mut rig = Rig::new(8);
@@ -21,15 +11,8 @@ fn added(seconds: u32, profile: Profile) -> Rig {
 }
 
 impl Rig {
-    fn after(&mut self, seconds: f64) {
-        self.run_for(seconds);
-    }
-
     fn check_of(&mut self) -> Answer {
-        let check = self.request(Call::Check {
-            attachment: attachment("a"),
-            expected: vec![A.parse().unwrap()],
-        });
+        let check = self.check(&[A]);
         self.answers.remove(&check).expect("an answer")
     }
 }
@@ -37,7 +20,7 @@ impl Rig {
 #[test]
 fn nor_does_its_release_name_it_in_arp() {
     let mut rig = added(1000, Profile::default());
-    rig.after(70.0);
+    rig.run_for(70.0);
     let del = rig.del("a");
     assert_eq!((&rig.answers[&del], rig.sends(7)), (&Answer::Deleted, 1));
     assert!(
@@ -45,15 +28,9 @@ fn nor_does_its_release_name_it_in_arp() {
         "{:?}",
         rig.asked
     );
-    let released = rig
-        .store
-        .events
-        .iter()
-        .find(|event| event.kind == EventKind::Released)
-        .map(|event| event.cause.as_str());
     assert_eq!(
-        released,
-        Some("its attachment was deleted"),
+        rig.causes(EventKind::Released),
+        ["its attachment was deleted"],
         "and is not said to have been lost"
     );
 }
@@ -74,15 +51,15 @@ fn no_later_lease_is_put_on_where_the_first_never_came() {
                     ..Policy::default()
                 }),
             );
-            rig.after(70.0);
+            rig.run_for(70.0);
             assert!(rig.only_record().elsewhere && !rig.only_record().taken_off);
             if restarts {
                 rig.restart();
             }
             rig.server = Server::Naks;
-            rig.after(60.0);
+            rig.run_for(60.0);
             (rig.server, rig.give) = (Server::Up, OTHER);
-            rig.after(120.0);
+            rig.run_for(120.0);
             let address = rig.rows()[0].tenure.as_ref().unwrap().v4().unwrap().addr();
             assert_eq!(
                 (address, rig.steps.clone()),
@@ -97,7 +74,7 @@ fn no_later_lease_is_put_on_where_the_first_never_came() {
 fn a_check_takes_it_for_no_fault() {
     let mut rig = added(1000, Profile::default());
     assert_eq!(rig.check_of(), Answer::Checked);
-    rig.after(70.0);
+    rig.run_for(70.0);
     assert_eq!(rig.check_of(), Answer::Checked);
     rig.restart();
     assert_eq!(rig.check_of(), Answer::Checked);
@@ -114,7 +91,7 @@ fn an_address_of_which_no_message_told_is_seen_before_t1() {
         let mut rig = added(seconds, Profile::default());
         rig.interface.put(A.parse().unwrap());
         rig.run_until(rig.t1() + 1.0);
-        assert_eq!(rig.sent.last(), Some(&(3, LEASED)), "by RENEW");
+        assert_eq!(rig.sent.last(), Some(&(3, FIRST)), "by RENEW");
     }
 }
 
@@ -125,8 +102,8 @@ fn an_address_put_on_late_belongs_to_the_lease() {
     assert_eq!(rig.sent.last(), Some(&(3, ANY)));
     rig.configure(A);
     rig.run_until(rig.t1() + 0.5);
-    assert_eq!(rig.sent.last(), Some(&(3, LEASED)));
+    assert_eq!(rig.sent.last(), Some(&(3, FIRST)));
     rig.give = OTHER;
-    rig.after(30.0);
-    assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
+    rig.run_for(30.0);
+    assert_eq!(rig.on_link(), [B]);
 }

@@ -1,18 +1,8 @@
 //! Events: which there are, and how they reach the store.
 
-use std::time::Duration;
-
-use super::super::*;
 use super::rig::*;
-use crate::event::{Event, EventKind};
-use crate::link::KernelMessage;
-use crate::record::Change;
 
 impl Rig {
-    fn kinds(&self) -> Vec<EventKind> {
-        self.store.events.iter().map(|event| event.kind).collect()
-    }
-
     fn last_event(&self) -> &Event {
         self.store.events.last().expect("there are events")
     }
@@ -41,7 +31,7 @@ fn an_add_costs_one_transaction_with_its_event_in_it() {
         (EventKind::Acquired, "ADD")
     );
     assert_eq!(event.attachment, attachment("a"));
-    assert_eq!(event.address, Some("192.0.2.50/24".parse().unwrap()));
+    assert_eq!(event.address, Some(A.parse().unwrap()));
     assert_eq!(event.server, Some("192.0.2.1".parse().unwrap()));
     assert_eq!(event.wall, rig.now().wall);
 }
@@ -51,11 +41,11 @@ fn events_of_a_lease_come_in_order_with_its_writes() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.run_until(1051.0);
-    rig.give = "192.0.2.77".parse().unwrap();
+    rig.give = OTHER;
     rig.run_until(1102.0);
     rig.del("a");
     use EventKind::*;
-    assert_eq!(rig.kinds(), [Acquired, Renewed, Changed, Released]);
+    assert_eq!(rig.events(), [Acquired, Renewed, Changed, Released]);
     assert_eq!(
         rig.store.events[2].cause,
         "renewal at T1: address was 192.0.2.50/24"
@@ -77,15 +67,9 @@ fn an_event_says_that_another_identity_ended_the_lease() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.add("a", 1, "another");
-    let released = rig
-        .store
-        .events
-        .iter()
-        .find(|event| event.kind == EventKind::Released)
-        .unwrap();
     assert_eq!(
-        released.cause,
-        "an ADD replaced its attachment under another identity"
+        rig.causes(EventKind::Released),
+        ["an ADD replaced its attachment under another identity"]
     );
 }
 
@@ -96,7 +80,7 @@ fn a_silent_servers_lease_expires_and_is_acquired_again() {
     rig.server = Server::Silent;
     rig.run_until(1101.0);
     assert_eq!(
-        rig.kinds(),
+        rig.events(),
         [
             EventKind::Acquired,
             EventKind::ServerSilent,
@@ -110,7 +94,7 @@ fn a_silent_servers_lease_expires_and_is_acquired_again() {
     assert_eq!(rig.last_event().cause, "no server had extended it");
     rig.server = Server::Up;
     rig.run_until(1300.0);
-    assert_eq!(rig.kinds()[3], EventKind::Acquired);
+    assert_eq!(rig.events()[3], EventKind::Acquired);
     assert_eq!(rig.store.events[3].cause, "new lease after a loss");
 }
 
@@ -123,7 +107,7 @@ fn a_server_that_comes_back_after_t2_is_a_rebinding() {
     rig.server = Server::Up;
     rig.run_until(1099.0);
     assert_eq!(
-        rig.kinds(),
+        rig.events(),
         [
             EventKind::Acquired,
             EventKind::ServerSilent,
@@ -139,8 +123,7 @@ fn a_link_that_goes_before_its_del_is_no_orphan() {
     rig.add("a", 1, "a");
     rig.add("b", 2, "b");
     for cookie in [1, 2] {
-        rig.live.remove(&cookie);
-        rig.kernel(KernelMessage::NetnsDied(Cookie(cookie)));
+        rig.dies(cookie);
     }
     rig.run_until(1059.0);
     rig.del("a");
@@ -175,21 +158,20 @@ fn a_lease_that_is_left_to_end_says_so() {
 fn an_event_is_written_with_its_record_or_later() {
     let mut rig = Rig::new(8);
     rig.bind();
-    rig.give = "192.0.2.77".parse().unwrap();
+    rig.give = OTHER;
     rig.disk = Disk::Full;
     rig.run_until(1050.5);
     rig.disk = Disk::Good;
     rig.give = "192.0.2.51".parse().unwrap();
     rig.add("b", 2, "b");
-    let told_before = rig.kinds().contains(&EventKind::Changed);
+    let told_before = rig.events().contains(&EventKind::Changed);
     let known = rig
         .store
         .all()
         .any(|record| record.lease.ip() == "192.0.2.77".parse::<std::net::Ipv4Addr>().unwrap());
     assert_eq!(told_before, known, "the event and the record come together");
     rig.run_until(1060.0);
-    let changed = rig.told(EventKind::Changed);
-    assert_eq!(changed, 1);
+    assert_eq!(rig.told(EventKind::Changed), 1);
 }
 
 #[test]
@@ -237,10 +219,7 @@ fn a_lease_too_short_to_hold_is_refused_with_its_seconds() {
     rig.lease = 1;
     let id = rig.add("a", 1, "a");
     rig.run_until(1040.0);
-    let Some(Answer::Failed(failure)) = rig.answers.get(&id) else {
-        panic!("{:?}", rig.answers.get(&id))
-    };
-    let said = failure.to_string();
+    let said = rig.failure(id).to_string();
     assert!(
         said.contains("lease time below the minimum of 6 s: 1 s"),
         "{said}"
@@ -258,19 +237,13 @@ fn a_full_disk_is_not_tried_again_for_an_event_alone() {
     rig.server = Server::Silent;
     let before = rig.persists.len();
     for n in 1..=9 {
-        rig.live.remove(&n);
-        rig.input(Input::Kernel(KernelMessage::NetnsDied(Cookie(n))));
+        rig.dies(n);
     }
     rig.run_until(1600.0);
     let tries = rig.persists.len() - before;
     assert!(tries < 9 * 20, "{tries} tries in ten minutes");
     rig.disk = Disk::Good;
     rig.run_until(1800.0);
-    let orphans = rig
-        .kinds()
-        .iter()
-        .filter(|kind| **kind == EventKind::OrphanFound)
-        .count();
-    assert_eq!(orphans, 9, "{:?}", rig.kinds());
+    assert_eq!(rig.told(EventKind::OrphanFound), 9);
     assert_eq!(rig.reg.events_dropped(), 0);
 }

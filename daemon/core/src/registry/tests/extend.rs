@@ -1,12 +1,6 @@
 //! When leases are extended: in turns.
 
-use std::collections::BTreeSet;
-
-use super::super::*;
 use super::rig::*;
-use crate::identity::ClientId;
-use crate::link::Link;
-use crate::wire::Mac;
 
 /// A daemon that goes on with so many leases of one LAN: T1 at 20,000 s, T2 at 30,000 s, the end at 40,000 s.
 fn holding(leases: u8) -> Rig {

@@ -1,19 +1,10 @@
 //! Addresses of local ranges for containers that no server answers.
 
-use std::net::Ipv4Addr;
-use std::time::Duration;
-
-use super::super::*;
 use super::rig::*;
-use crate::effect::{Adoptee, Call, Failure};
-use crate::event::{Event, EventKind};
-use crate::range::{Fallback, RangeConfig, Sets};
+use crate::range::{RangeConfig, Sets};
 use crate::source::Source;
 use crate::tenure::Grantor;
-use crate::wire::Mac;
-use crate::wire::frame::{Arp, ArpOp};
 
-const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
 const DISCOVER: u8 = 1;
 const REQUEST: u8 = 3;
 
@@ -56,29 +47,18 @@ impl Rig {
         }
     }
 
+    fn count_of_probes(&self, address: &str) -> usize {
+        self.count((ANY, address.parse().unwrap()))
+    }
+
     fn at(&self) -> f64 {
         self.at.as_secs_f64()
     }
 
-    fn claim_it(&mut self, address: Ipv4Addr) {
-        let reply = Arp::request(NEIGHBOUR, address, Ipv4Addr::UNSPECIFIED);
-        let own = Mac([2, 0, 0, 0, 1, 1]);
-        self.hear(&Arp {
-            op: ArpOp::Reply,
-            target_mac: own,
-            destination_mac: own,
-            ..reply
-        });
-    }
-
     /// Nothing but DISCOVERs have been sent.
     fn assert_only_discovers(&self) {
-        let others: Vec<_> = self
-            .sent
-            .iter()
-            .filter(|(kind, _)| *kind != DISCOVER)
-            .collect();
-        assert!(others.is_empty(), "{others:?}");
+        let kinds = self.kinds();
+        assert!(kinds.iter().all(|kind| *kind == DISCOVER), "{kinds:?}");
     }
 }
 
@@ -113,16 +93,6 @@ fn twenty_silent_seconds_lead_to_a_fallback() {
         event.cause
     );
     rig.assert_only_discovers();
-}
-
-impl Rig {
-    fn count_of_probes(&self, address: &str) -> usize {
-        let address: Ipv4Addr = address.parse().unwrap();
-        self.asked
-            .iter()
-            .filter(|asked| **asked == (ANY, address))
-            .count()
-    }
 }
 
 #[test]
@@ -168,10 +138,7 @@ fn an_add_that_insists_on_an_address_gets_no_other() {
     });
     let add = rig.request(Call::Add(call));
     rig.run_until(1031.0);
-    assert!(matches!(
-        rig.answers[&add],
-        Answer::Failed(Failure::NoOffer { .. })
-    ));
+    assert_fails!(rig, add, Failure::NoOffer { .. });
 }
 
 #[test]
@@ -179,7 +146,7 @@ fn a_fallback_passes_over_an_address_in_use() {
     let mut rig = silent();
     let add = rig.add("a", 1, "a");
     rig.run_until(1021.0);
-    rig.claim_it("192.0.2.201".parse().unwrap());
+    rig.claim(NEIGHBOUR, "192.0.2.201".parse().unwrap());
     rig.run_until(1030.0);
     assert_eq!(rig.given(add), "192.0.2.202/24");
     rig.assert_only_discovers();

@@ -1,17 +1,6 @@
 //! Leases that are kept after DEL for an identity that can return.
 
-use std::net::Ipv4Addr;
-
-use super::super::*;
 use super::rig::*;
-use crate::effect::Call;
-use crate::event::EventKind;
-use crate::grant::policy::Detection;
-use crate::identity::ClientId;
-use crate::link::{KernelMessage, Link};
-use crate::profile::Profile;
-use crate::record::{Record, RecordState};
-use crate::wire::Mac;
 
 /// Attachment `a` holds a lease of an hour under the identity `pod`, which is kept for a minute.
 fn bound() -> Rig {
@@ -40,11 +29,6 @@ fn kept() -> Rig {
 }
 
 impl Rig {
-    fn dies(&mut self, netns: u64) {
-        self.live.remove(&netns);
-        self.kernel(KernelMessage::NetnsDied(Cookie(netns)));
-    }
-
     /// It is kept until then and not a moment longer; the RELEASE leaves from the host.
     fn assert_kept_until(&mut self, seconds: f64) {
         self.run_until(seconds - 0.001);
@@ -53,7 +37,7 @@ impl Rig {
             (vec!["KEPT"], [].as_slice())
         );
         self.run_until(seconds + 2.0);
-        assert_eq!(self.sent, [(7, "192.0.2.50".parse().unwrap())]);
+        assert_eq!(self.sent, [(7, FIRST)]);
         assert!(matches!(self.opened.last(), Some(Link::Parent { .. })));
         assert!(self.rows().is_empty());
     }
@@ -128,10 +112,7 @@ fn an_add_that_waits_in_vain_ends_no_grace() {
     rig.run_until(1010.0);
     let add = rig.add("c", 3, "new");
     rig.run_until(1041.0);
-    let Answer::Failed(failure) = &rig.answers[&add] else {
-        panic!("{:?}", rig.answers[&add]);
-    };
-    let said = failure.to_string();
+    let said = rig.failure(add).to_string();
     assert!(
         said.ends_with(
             "; 1 lease there is kept for containers that may return (`grace`): if the server has no other address \
@@ -148,16 +129,15 @@ fn a_container_back_during_the_write_asks_for_its_address() {
     let mut rig = Rig::new(8);
     rig.profile = returning(0);
     rig.add("a", 1, "pod");
-    rig.interface.put("192.0.2.50/24".parse().unwrap());
+    rig.interface.put(A.parse().unwrap());
     rig.disk = Disk::Slow;
     rig.del("a");
     let (op, changes) = rig.slow.pop_front().unwrap();
     rig.written(op, changes);
     assert_eq!(rig.sent.last().unwrap().0, 7);
     rig.add("b", 2, "pod");
-    assert_eq!(rig.wished, Some("192.0.2.50".parse().unwrap()));
-    rig.disk = Disk::Good;
-    rig.flush();
+    assert_eq!(rig.wished, Some(FIRST));
+    rig.disk_recovers();
     rig.run_until(1010.0);
     assert_eq!(
         (rig.only_record().state, rig.state("b")),
@@ -187,9 +167,7 @@ fn no_more_identities_are_remembered_than_a_start_reads() {
     assert!(rig.rows().is_empty());
 }
 
-const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 const CHADDR: Mac = Mac([2, 0, 0, 0, 1, 1]);
-const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
 
 impl Rig {
     fn conflicts(&self) -> usize {
@@ -204,7 +182,7 @@ fn an_address_in_use_on_another_host_is_not_released() {
             let mut rig = kept();
             rig.bridge = true;
             rig.asked_from.clear();
-            rig.stations.insert(ADDRESS, by);
+            rig.stations.insert(FIRST, by);
             if restarts {
                 rig.restart();
             }
@@ -245,7 +223,7 @@ fn an_address_not_seen_inside_is_asked_for_before_release() {
         rig.add("a", 1, "pod");
         (rig.asked, rig.opened) = (Vec::new(), Vec::new());
         if elsewhere {
-            rig.stations.insert(ADDRESS, NEIGHBOUR);
+            rig.stations.insert(FIRST, NEIGHBOUR);
         }
         let call = ends(&mut rig, collects);
         assert!(
@@ -253,7 +231,7 @@ fn an_address_not_seen_inside_is_asked_for_before_release() {
             "nobody waits for the question"
         );
         rig.run_until(1002.0);
-        assert!(rig.asked.contains(&(Ipv4Addr::UNSPECIFIED, ADDRESS)));
+        assert!(rig.asked.contains(&(Ipv4Addr::UNSPECIFIED, FIRST)));
         assert!(
             rig.opened
                 .iter()
@@ -275,7 +253,7 @@ fn the_containers_own_link_is_not_another_host() {
     rig.add("a", 1, "pod");
     // Its RELEASE leaves from the host, where the link may still answer for its address.
     rig.tell_carrier(false);
-    rig.stations.insert(ADDRESS, CHADDR);
+    rig.stations.insert(FIRST, CHADDR);
     let del = rig.del("a");
     assert_eq!(
         rig.answers[&del],

@@ -1,19 +1,7 @@
 //! An address of a LAN has one live holder, whatever its server thinks.
 
-use std::net::Ipv4Addr;
-
-use super::super::*;
 use super::rig::*;
-use crate::effect::{Add, Adoptee, Call, Failure};
-use crate::event::EventKind;
-use crate::grant::policy::Detection;
-use crate::identity::AddressHolder;
-use crate::record::RecordState;
-use crate::source::Wanted;
-use crate::wire::Mac;
 
-const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
-const SHARED: Mac = Mac([2, 0, 0, 0, 7, 7]);
 const OTHER_SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
 /// A server that knows clients by chaddr alone, and interfaces that share one Ethernet address (ipvlan).
@@ -34,14 +22,6 @@ fn one() -> Rig {
 }
 
 impl Rig {
-    fn codes(&self) -> Vec<u8> {
-        self.sent.iter().map(|(kind, _)| *kind).collect()
-    }
-
-    fn count_of(&self, kind: u8) -> usize {
-        self.codes().iter().filter(|sent| **sent == kind).count()
-    }
-
     /// Returns how many REQUESTs were sent for an offer, not for a lease.
     fn selecting_requests(&self) -> usize {
         let sent = self.sent.iter();
@@ -59,22 +39,6 @@ impl Rig {
             }) => (*address, container(holder), *shared),
             answer => panic!("{answer:?}"),
         }
-    }
-
-    fn address_of(&self, add: u64) -> Ipv4Addr {
-        match &self.answers[&add] {
-            Answer::Leased { tenures } => tenures[0].v4().unwrap().addr(),
-            answer => panic!("{answer:?}"),
-        }
-    }
-
-    fn why(&self, kind: EventKind) -> Vec<&str> {
-        self.store
-            .events
-            .iter()
-            .filter(|event| event.kind == kind)
-            .map(|event| event.cause.as_str())
-            .collect()
     }
 
     fn insisting(&self, who: &str, netns: u64, address: Ipv4Addr) -> Box<Add> {
@@ -98,19 +62,9 @@ fn an_add_names_the_holder_that_has_its_mac_and_address() {
     let add = rig.add("b", 2, "b");
     rig.run_until(1050.0);
     assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), Some(SHARED)));
-    let requested = rig
-        .sent
-        .iter()
-        .any(|(kind, ciaddr)| *kind == 3 && ciaddr.is_unspecified());
-    assert!(
-        !requested && rig.count_of(4) + rig.count_of(7) == 0,
-        "{:?}",
-        rig.sent
-    );
-    let Answer::Failed(failure) = &rig.answers[&add] else {
-        panic!()
-    };
-    let said = failure.to_string();
+    let requests = rig.selecting_requests();
+    assert_eq!((requests, rig.sends(4), rig.sends(7)), (0, 0, 0));
+    let said = rig.failure(add).to_string();
     for part in [
         "192.0.2.1",
         "192.0.2.50",
@@ -123,13 +77,13 @@ fn an_add_names_the_holder_that_has_its_mac_and_address() {
         assert!(said.contains(part), "{said} lacks {part}");
     }
     assert_eq!(
-        rig.why(EventKind::AddressHeld),
+        rig.causes(EventKind::AddressHeld),
         ["not taken from server 192.0.2.1: lan/a/eth0 has it"]
     );
     rig.del("b");
     rig.run_until(1100.0);
     assert_eq!(
-        (rig.state("a"), rig.count_of(7), rig.rows().len()),
+        (rig.state("a"), rig.sends(7), rig.rows().len()),
         (vec!["BOUND"], 0, 1)
     );
 }
@@ -141,13 +95,13 @@ fn a_cancelled_add_releases_no_address_of_another() {
     rig.add("b", 2, "b");
     rig.server = Server::Up;
     let add = rig.add("a", 1, "a");
-    assert_eq!(rig.address_of(add), FIRST);
+    assert_eq!(rig.leased(add), FIRST);
     rig.server = Server::Silent;
     rig.del("b");
     rig.run_until(1050.0);
-    assert_eq!((rig.count_of(7), rig.rows().len()), (0, 1));
+    assert_eq!((rig.sends(7), rig.rows().len()), (0, 1));
     assert_eq!(
-        rig.why(EventKind::AddressHeld),
+        rig.causes(EventKind::AddressHeld),
         ["no RELEASE sent: lan/a/eth0 has the address"]
     );
 }
@@ -162,16 +116,16 @@ fn a_lease_that_waits_after_a_reboot_gives_way() {
     rig.live.insert(2);
     rig.mac = Some(record("old", "before", 900.0).identity.chaddr);
     let add = rig.add("new", 2, "new");
-    assert_eq!(rig.address_of(add), FIRST);
+    assert_eq!(rig.leased(add), FIRST);
     assert_eq!(
         (rig.rows().len(), rig.store.records().len()),
         (1, 1),
         "what waited is gone"
     );
     rig.run_until(2000.0);
-    assert_eq!((rig.count_of(7), rig.state("new")), (0, vec!["BOUND"]));
+    assert_eq!((rig.sends(7), rig.state("new")), (0, vec!["BOUND"]));
     assert_eq!(
-        rig.why(EventKind::AddressHeld),
+        rig.causes(EventKind::AddressHeld),
         ["no RELEASE sent: lan/new/eth0 has the address"]
     );
 }
@@ -186,13 +140,9 @@ fn a_kept_lease_gives_way_whatever_the_mac() {
         rig.del("a");
         rig.granted.clear();
         let add = rig.add("b", 2, "b");
-        assert_eq!(
-            (rig.address_of(add), rig.rows().len()),
-            (FIRST, 1),
-            "{mac:?}"
-        );
+        assert_eq!((rig.leased(add), rig.rows().len()), (FIRST, 1), "{mac:?}");
         rig.run_until(1100.0);
-        assert_eq!((rig.count_of(7), rig.store.records().len()), (0, 1));
+        assert_eq!((rig.sends(7), rig.store.records().len()), (0, 1));
     }
 }
 
@@ -205,7 +155,7 @@ fn a_forgetful_server_learns_of_holders_on_ipvlan() {
     rig.granted.clear();
     let add = rig.add("b", 2, "b");
     rig.run_until(1022.0);
-    assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 51));
+    assert_eq!(rig.leased(add), Ipv4Addr::new(192, 0, 2, 51));
 }
 
 #[test]
@@ -216,16 +166,12 @@ fn a_server_with_one_address_for_all_fails_the_next_add() {
     rig.run_until(1100.0);
     assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
     let requests = rig.selecting_requests();
+    assert_eq!((rig.sends(1), requests), (10, 0), "ten offers, no REQUEST");
     assert_eq!(
-        (rig.count_of(1), requests),
-        (10, 0),
-        "ten offers, no REQUEST"
-    );
-    assert_eq!(
-        (rig.count_of(4), rig.count_of(7), rig.state("a")),
+        (rig.sends(4), rig.sends(7), rig.state("a")),
         (0, 0, vec!["BOUND"])
     );
-    let renewals = rig.count_of(3);
+    let renewals = rig.sends(3);
     assert!(
         (1..=3).contains(&renewals),
         "renewed once in a while, not {renewals} times"
@@ -251,7 +197,7 @@ fn an_add_that_insists_on_a_held_address_fails_at_once() {
 fn a_lease_moved_to_a_held_address_is_lost() {
     let mut rig = one();
     let b = rig.add("b", 2, "b");
-    assert_eq!(rig.address_of(b), Ipv4Addr::new(192, 0, 2, 51));
+    assert_eq!(rig.leased(b), Ipv4Addr::new(192, 0, 2, 51));
     rig.plug_all();
     rig.one_for_all = true;
     rig.run_until(3000.0);
@@ -261,9 +207,9 @@ fn a_lease_moved_to_a_held_address_is_lost() {
         .filter_map(|row| Some(row.tenure.as_ref()?.ip()))
         .collect();
     assert_eq!(leases, [FIRST], "{rows:?}");
-    assert_eq!((rig.count_of(4), rig.count_of(7)), (0, 0));
+    assert_eq!((rig.sends(4), rig.sends(7)), (0, 0));
     let cause = "server 192.0.2.1 granted 192.0.2.50 instead, which another attachment has";
-    assert_eq!(rig.why(EventKind::Lost), [cause]);
+    assert_eq!(rig.causes(EventKind::Lost), [cause]);
 }
 
 #[test]
@@ -272,10 +218,10 @@ fn a_takeover_with_another_address_releases_the_old_one() {
     rig.live.remove(&1);
     rig.server = Server::NaksOnly;
     let add = rig.add("b", 2, "a");
-    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.give = OTHER;
     rig.server = Server::Up;
     rig.run_until(1030.0);
-    assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 77));
+    assert_eq!(rig.leased(add), OTHER);
     let released: Vec<_> = rig
         .sent
         .iter()
@@ -292,14 +238,8 @@ fn a_takeover_with_another_address_releases_the_old_one() {
 #[test]
 fn a_container_is_not_adopted_with_the_address_of_another() {
     let mut rig = Rig::new(8);
-    let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
-    rig.interface.put(address.into());
-    let add = rig.call("b", 2, "b");
-    let adoptees = vec![Adoptee {
-        add,
-        address,
-        mac: None,
-    }];
+    rig.interface.put(A.parse().unwrap());
+    let adoptees = vec![rig.running_as(rig.call("b", 2, "b"))];
     let records = vec![(BindingId(1), record("a", "b", 950.0))];
     rig.start("b", records, adoptees);
     rig.run_until(1010.0);
@@ -314,40 +254,34 @@ fn a_container_is_not_adopted_with_the_address_of_another() {
 fn an_address_being_adopted_is_not_taken() {
     let mut rig = Rig::new(8);
     (rig.lease, rig.one_for_all, rig.server) = (3600, true, Server::Silent);
-    let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
-    rig.interface.put(address.into());
+    rig.interface.put(A.parse().unwrap());
     rig.profile.policy.detection = Detection::Strict;
-    let adoptees = vec![Adoptee {
-        add: rig.call("b", 2, "b"),
-        address,
-        mac: None,
-    }];
-    rig.start("b", vec![], adoptees);
-    assert_eq!(rig.codes(), [3], "nobody confirms it yet");
+    rig.start("b", vec![], vec![rig.running_as(rig.call("b", 2, "b"))]);
+    assert_eq!(rig.kinds(), [3], "nobody confirms it yet");
     rig.server = Server::OffersOnly;
     let add = rig.add("c", 3, "c");
-    assert_eq!(rig.codes(), [3, 1], "not asked for");
+    assert_eq!(rig.kinds(), [3, 1], "not asked for");
     rig.server = Server::Up;
     rig.run_until(1100.0);
     assert_eq!(
         (rig.state("b"), rig.held_by(add)),
         (vec!["BOUND"], (FIRST, "b".to_owned(), None))
     );
-    assert_eq!((rig.count_of(4), rig.count_of(7)), (0, 0));
+    assert_eq!((rig.sends(4), rig.sends(7)), (0, 0));
 }
 
 #[test]
 fn a_forgetful_server_is_told_what_is_held() {
     let mut rig = one();
     let b = rig.add("b", 2, "b");
-    assert_eq!(rig.address_of(b), Ipv4Addr::new(192, 0, 2, 51));
+    assert_eq!(rig.leased(b), Ipv4Addr::new(192, 0, 2, 51));
     rig.plug_all();
     rig.run_until(1040.0);
     rig.granted.clear();
     rig.sent.clear();
     let add = rig.add("c", 3, "c");
     rig.run_until(1042.0);
-    assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 52));
+    assert_eq!(rig.leased(add), Ipv4Addr::new(192, 0, 2, 52));
     let renewed: Vec<_> = rig
         .sent
         .iter()
@@ -359,10 +293,7 @@ fn a_forgetful_server_is_told_what_is_held() {
         "{:?}",
         rig.sent
     );
-    assert_eq!(
-        (rig.count_of(4), rig.count_of(7), rig.rows().len()),
-        (0, 0, 3)
-    );
+    assert_eq!((rig.sends(4), rig.sends(7), rig.rows().len()), (0, 0, 3));
     assert!(rig.rows().iter().all(|row| row.state == BOUND));
 }
 
@@ -375,6 +306,6 @@ fn a_held_address_that_another_server_offers_is_refused() {
     rig.run_until(1100.0);
     assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
     let requests = rig.selecting_requests();
-    assert_eq!((rig.count_of(4), requests), (0, 0), "{:?}", rig.codes());
+    assert_eq!((rig.sends(4), requests), (0, 0), "{:?}", rig.kinds());
     assert_eq!(rig.state("a"), ["BOUND"]);
 }

@@ -2,29 +2,12 @@
 //! not fit, damaged answers, any bytes, ids that were never given out, outcomes and calls in any order. All else that can happen
 //! to a registry is in the simulation.
 
-use std::net::Ipv4Addr;
-
 use fastrand::Rng;
-use ipnet::Ipv4Net;
 
-use super::super::*;
 use super::docker::{endpoint_mac, pool};
 use super::networks::{OWN, id, network};
 use super::rig::*;
-use crate::docker::DockerKey;
-use crate::effect::{
-    Adoptee, Call, NetworkCall, Order, PoolCall, RequestId, StoreCause, Verb, Which,
-};
-use crate::grant::policy::Policy;
-use crate::identity::ClientId;
-use crate::link::{KernelMessage, Link};
-use crate::network::{AddressSource, EndpointRecord};
 use crate::pool::PoolRecord;
-use crate::record::{Former, Record, RecordState};
-use crate::silence::Survey;
-use crate::source::{Lease, lease::LeaseTimes};
-use crate::time::BootId;
-use crate::wire::Mac;
 
 const WHO: [&str; 3] = ["a", "b", "c"];
 

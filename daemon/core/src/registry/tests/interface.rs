@@ -1,18 +1,6 @@
 //! Looks at an interface, and changes of it, that end after their binding or interface is gone.
 
-use std::net::Ipv4Addr;
-
-use super::super::*;
 use super::rig::*;
-use crate::effect::{Failure, RequestId};
-use crate::event::EventKind;
-use crate::identity::ClientId;
-use crate::link::{KernelMessage, Link};
-use crate::record::{Former, Record, RecordState};
-use crate::wire::Mac;
-
-const A: &str = "192.0.2.50/24";
-const LEASED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
 fn bound() -> Rig {
     let mut rig = Rig::new(8);
@@ -23,12 +11,6 @@ fn bound() -> Rig {
 impl Rig {
     fn removals(&self) -> usize {
         self.told(EventKind::AddressRemoved)
-    }
-
-    /// Ends the look that was asked for first.
-    fn end_look(&mut self) {
-        let (op, outcome) = self.looks.pop_front().unwrap();
-        self.end(op, outcome);
     }
 
     /// Everything is looked at.
@@ -77,7 +59,7 @@ fn a_removal_for_an_add_is_not_reported() {
     let add = rig.add("a", 1, "another");
     rig.end_look();
     assert!(rig.on_link().is_empty(), "cleared");
-    rig.kernel(KernelMessage::AddressGone((Cookie(1), 2), LEASED.into()));
+    rig.kernel(KernelMessage::AddressGone((Cookie(1), 2), FIRST.into()));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_back().unwrap();
     rig.end(op, outcome);

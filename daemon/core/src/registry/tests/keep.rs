@@ -1,17 +1,6 @@
 //! Interfaces that keep what a lease put there when it ends, until another lease says something else.
 
-use std::net::Ipv4Addr;
-
 use super::rig::*;
-use crate::event::EventKind;
-use crate::grant::policy::{Detection, OnChange, OnExpiry, Policy};
-use crate::record::RecordState;
-use crate::wire::Mac;
-
-const A: &str = "192.0.2.50/24";
-const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
-const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
-const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
 
 fn keeping() -> Policy {
     Policy {

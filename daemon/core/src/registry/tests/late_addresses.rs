@@ -2,8 +2,6 @@
 
 use super::rig::*;
 
-const A: &str = "192.0.2.50/24";
-
 /// The lease was refused, and the change that takes its address off is under way.
 fn refused() -> Rig {
     let mut rig = Rig::new(8);

@@ -1,13 +1,6 @@
 //! No lease stays at its server when its binding is gone: every way it could.
 
-use super::super::*;
 use super::rig::*;
-use crate::effect::{Failure, RequestId, StoreCause};
-use crate::grant::policy::Detection;
-use crate::identity::ClientId;
-use crate::link::{KernelMessage, Link};
-use crate::profile::Profile;
-use crate::record::Record;
 
 impl Rig {
     /// The sockets that are open fail.
@@ -35,10 +28,7 @@ fn an_unstored_lease_goes_back_though_its_sockets_broke() {
     rig.break_sockets();
     rig.disk = Disk::Full;
     rig.refuse_write();
-    assert_eq!(
-        rig.answers[&add],
-        Answer::Failed(Failure::Store(StoreCause::Full))
-    );
+    assert_eq!(*rig.failure(add), Failure::Store(StoreCause::Full));
     assert_eq!((rig.state("a"), rig.sends(7)), (vec!["RELEASING"], 0));
     rig.disk = Disk::Good;
     rig.run_until(1010.0);
@@ -79,14 +69,8 @@ fn a_takeover_gives_its_lease_back_without_sockets() {
     rig.break_sockets();
     assert!(matches!(&rig.answers[&add], Answer::Failed(_)));
     rig.run_until(1050.0);
-    let released: Vec<_> = rig
-        .sent
-        .iter()
-        .filter(|(kind, _)| *kind == 7)
-        .map(|(_, ip)| ip.to_string())
-        .collect();
-    assert!(released.contains(&"192.0.2.60".to_owned()), "{released:?}");
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty());
+    assert!(rig.sent.contains(&(7, rig.give)), "{:?}", rig.sent);
+    rig.assert_nothing_is_left();
 }
 
 /// Returns a rig with so many containers that hold a lease of hours.
@@ -113,8 +97,7 @@ impl Rig {
 /// So many namespaces die at once.
 fn all_die(rig: &mut Rig, containers: u64) {
     for n in 1..=containers {
-        rig.live.remove(&n);
-        rig.kernel(KernelMessage::NetnsDied(Cookie(n)));
+        rig.dies(n);
     }
 }
 
@@ -189,10 +172,7 @@ fn dels_of_a_whole_node_wait_for_no_turn() {
     );
     rig.give = "192.0.4.37".parse().unwrap();
     let again = rig.add("c500", 500, "c500");
-    assert!(
-        matches!(rig.answers[&again], Answer::Leased { .. }),
-        "what comes behind a DEL does not wait for its turn"
-    );
+    rig.assert_leased(again);
     rig.opened.clear();
     rig.run_until(1009.0);
     assert_eq!((rig.sends(7), rig.store.records().len()), (999, 1));
@@ -212,8 +192,7 @@ fn a_del_that_waits_for_no_turn_is_stored_first() {
     rig.disk = Disk::Slow;
     let dels: Vec<_> = (1..=200).map(|n| rig.del(&format!("c{n}"))).collect();
     assert!(dels.iter().all(|del| !rig.answers.contains_key(del)) && rig.sends(7) == 0);
-    rig.disk = Disk::Good;
-    rig.flush();
+    rig.disk_recovers();
     assert!(dels.iter().all(|del| rig.answers[del] == Answer::Deleted));
 }
 
@@ -223,13 +202,8 @@ fn an_add_does_not_wait_for_the_turn_of_an_earlier_del() {
     rig.disk = Disk::Slow;
     let dels: Vec<_> = (1..=200).map(|n| rig.del(&format!("c{n}"))).collect();
     let add = rig.add("c200", 200, "c200");
-    rig.disk = Disk::Good;
-    rig.flush();
-    assert!(
-        matches!(rig.answers.get(&add), Some(Answer::Leased { .. })),
-        "{:?}",
-        rig.answers.get(&add)
-    );
+    rig.disk_recovers();
+    rig.assert_leased(add);
     assert_eq!(rig.answers[&dels[199]], Answer::Deleted);
     assert_eq!(rig.sends(7), 128);
 }

@@ -1,13 +1,6 @@
 //! A lease that ends or is refused: the interface loses it, the link stays, and the daemon patiently looks for another.
 
-use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
-
-use super::super::*;
 use super::rig::*;
-use crate::profile::Profile;
-
-const A: &str = "192.0.2.50/24";
 
 fn bound(profile: Profile) -> Rig {
     let mut rig = Rig::new(8);
@@ -76,13 +69,12 @@ fn an_address_goes_though_the_store_is_full() {
         (rig.server, rig.disk) = (Server::Silent, disk);
         rig.run_until(1100.01);
         assert!(rig.on_link().is_empty(), "it waits for a {disk:?} store");
-        (rig.server, rig.give) = (Server::Up, Ipv4Addr::new(192, 0, 2, 77));
+        (rig.server, rig.give) = (Server::Up, OTHER);
         rig.run_until(1150.0);
         assert!(rig.on_link().is_empty(), "a new one is not durable");
-        rig.disk = Disk::Good;
-        rig.flush();
+        rig.disk_recovers();
         rig.run_until(1300.0);
-        assert_eq!(rig.on_link(), ["192.0.2.77/24"], "{disk:?}");
+        assert_eq!(rig.on_link(), [B], "{disk:?}");
     }
 }
 
@@ -130,10 +122,7 @@ fn background_searches_leave_permits_to_callers() {
     let add = rig.add("caller", 8, "caller");
     rig.server = Server::Up;
     rig.run_until(1165.1);
-    assert!(
-        matches!(rig.answers.get(&add), Some(Answer::Leased { .. })),
-        "the next permit is a caller's"
-    );
+    rig.assert_leased(add);
     rig.run_until(1300.0);
     assert!(
         rig.rows().iter().all(|row| row.state == BOUND),
@@ -170,7 +159,7 @@ fn carrier_back_without_a_lease_brings_another_try_soon() {
             (vec!["BOUND"], vec![A.to_owned()]),
             "{lost_before} {during_a_try}"
         );
-        let first = Some(Ipv4Addr::new(192, 0, 2, 50));
+        let first = Some(FIRST);
         assert_eq!(
             rig.wished, first,
             "a server that forgot all may give it again"
@@ -199,7 +188,7 @@ fn an_unconfirmed_lease_is_renewed_and_rebound() {
         let asked: BTreeSet<_> = rig.sent.drain(..).map(|(_, ciaddr)| ciaddr).collect();
         (rig.state("a")[0], asked.into_iter().collect::<Vec<_>>())
     };
-    let (none, address) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::new(192, 0, 2, 50));
+    let (none, address) = (Ipv4Addr::UNSPECIFIED, FIRST);
     let t1 = rig.t1();
     let before = states(&mut rig, t1 - 0.1);
     assert!(

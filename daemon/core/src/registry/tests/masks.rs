@@ -1,9 +1,7 @@
 //! A lease whose mask changes before Docker puts its address on: Docker only knows the first mask.
 
-use super::networks::{LEASED, OWN, endpoint, with_network};
+use super::networks::{OWN, endpoint, with_network};
 use super::rig::*;
-use crate::grant::policy::OnChange;
-use crate::link::KernelMessage;
 
 /// The same address with its later mask.
 const LATER: &str = "192.0.2.50/25";
@@ -33,9 +31,9 @@ fn an_address_with_an_old_mask_gets_the_leases() {
         let mut rig = masked_anew(OnChange::Apply);
         if comes_late {
             comes_in(&mut rig);
-            rig.configure(LEASED);
+            rig.configure(A);
         } else {
-            rig.interface.carry([LEASED.parse().unwrap()]);
+            rig.interface.carry([A.parse().unwrap()]);
             comes_in(&mut rig);
         }
         rig.run_for(10.0);
@@ -57,7 +55,7 @@ fn an_old_mask_put_on_without_a_daemon_is_replaced() {
     comes_in(&mut rig);
     rig.run_for(10.0);
     assert_eq!(rig.on_link(), [LATER]);
-    rig.interface.put(LEASED.parse().unwrap());
+    rig.interface.put(A.parse().unwrap());
     rig.restart();
     rig.run_for(10.0);
     assert_eq!(
@@ -69,8 +67,8 @@ fn an_old_mask_put_on_without_a_daemon_is_replaced() {
 #[test]
 fn on_change_keep_keeps_the_mask_that_docker_was_told() {
     let mut rig = masked_anew(OnChange::Keep);
-    rig.interface.carry([LEASED.parse().unwrap()]);
+    rig.interface.carry([A.parse().unwrap()]);
     comes_in(&mut rig);
     rig.run_for(10.0);
-    assert_eq!(rig.on_link(), [LEASED]);
+    assert_eq!(rig.on_link(), [A]);
 }

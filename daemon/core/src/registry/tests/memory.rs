@@ -1,14 +1,10 @@
 //! What a held lease costs in memory.
 
 use std::mem::size_of;
-use std::net::Ipv4Addr;
-use std::sync::Arc;
 
-use super::super::*;
 use super::rig::*;
 use crate::binding::{Hold, Life};
 use crate::interface::Interfaces;
-use crate::source::Lease;
 
 /// Returns how many hold the lease of the only binding.
 fn sharers(rig: &Rig) -> usize {

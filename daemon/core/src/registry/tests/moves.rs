@@ -2,22 +2,11 @@
 
 mod identity;
 
-use std::net::Ipv4Addr;
-
-use super::super::*;
 use super::rig::*;
-use crate::effect::{Call, Failure};
-use crate::event::EventKind;
-use crate::grant::policy::OnChange;
-use crate::identity::{Attachment, Lan};
-use crate::link::{KernelMessage, Link, Place, Step};
-use crate::wire::Mac;
 
 /// The Ethernet address of the interface to find.
 const OWN: Mac = Mac([2, 0, 0, 0, 5, 5]);
-const OTHER: Mac = Mac([2, 0, 0, 0, 6, 6]);
-/// The address that the server gives, with its mask.
-const LEASED: &str = "192.0.2.50/24";
+const OTHER_MAC: Mac = Mac([2, 0, 0, 0, 6, 6]);
 
 fn endpoint(mac: Mac) -> Attachment {
     Attachment::Docker {
@@ -87,7 +76,7 @@ fn leased() -> Rig {
 fn moved_in() -> Rig {
     let mut rig = leased();
     rig.put_inside(1, OWN);
-    rig.configure(LEASED);
+    rig.configure(A);
     rig
 }
 
@@ -101,12 +90,9 @@ fn a_lease_inside_is_renewed_by_unicast() {
     rig.run_until(t1 + 0.1);
     assert_eq!(
         (rig.sent[0], rig.opened[0].clone()),
-        ((3, Ipv4Addr::new(192, 0, 2, 50)), inside(1))
+        ((3, FIRST), inside(1))
     );
-    assert_eq!(
-        rig.open.values().next().unwrap().hold_port,
-        Some(Ipv4Addr::new(192, 0, 2, 50))
-    );
+    assert_eq!(rig.open.values().next().unwrap().hold_port, Some(FIRST));
 }
 
 #[test]
@@ -123,7 +109,7 @@ fn a_port_with_the_interfaces_mac_is_gone_at_the_answer() {
         );
         rig.opened.clear();
         rig.put_inside(1, OWN);
-        rig.configure(LEASED);
+        rig.configure(A);
         rig.run_until(1001.0);
         assert_eq!(rig.opened, [inside(1)], "and from inside");
         rig.run_until(1020.0);
@@ -140,7 +126,7 @@ fn dockers_default_route_follows_only_the_router() {
     rig.options = router(1);
     rig.add_endpoint(OWN, "a");
     rig.put_inside(1, OWN);
-    rig.configure(LEASED);
+    rig.configure(A);
     rig.run_until(rig.t1() + 40.0);
     assert!(rig.steps.is_empty(), "{:?}", rig.steps);
     rig.options = router(9);
@@ -213,7 +199,7 @@ fn a_search_that_saw_nothing_is_repeated_soon() {
 fn news_during_a_search_have_it_repeated() {
     let mut rig = leased();
     rig.hold_seeks = true;
-    rig.put_inside(7, OTHER);
+    rig.put_inside(7, OTHER_MAC);
     rig.interface_appears(1, OWN);
     rig.inside.insert(OWN, 1);
     for (second, asks) in [(1, Some(1)), (2, None)] {
@@ -226,8 +212,7 @@ fn news_during_a_search_have_it_repeated() {
             (1, asks)
         );
     }
-    let (op, outcome) = rig.held_seeks.pop_front().unwrap();
-    rig.end(op, outcome);
+    rig.end_seek();
     assert_eq!((rig.link(), rig.held_seeks.len()), (inside(1), 0));
 }
 
@@ -276,16 +261,16 @@ fn an_outdated_address_put_on_by_docker_is_replaced() {
         if comes_late {
             rig.put_inside(1, OWN);
             rig.run_for(1.0);
-            assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
-            rig.configure(LEASED);
+            assert_eq!(rig.on_link(), [B]);
+            rig.configure(A);
         } else {
-            rig.interface.carry([LEASED.parse().unwrap()]);
+            rig.interface.carry([A.parse().unwrap()]);
             rig.put_inside(1, OWN);
         }
         rig.run_until(t1 + 25.0);
         assert_eq!(
             (rig.on_link(), rig.only_record().former.clone()),
-            (vec!["192.0.2.77/24".to_owned()], None)
+            (vec![B.to_owned()], None)
         );
     }
 }
@@ -296,7 +281,7 @@ fn a_search_goes_on_at_the_next_place() {
     rig.profile.policy.suppress_default_route = true;
     rig.add_endpoint(OWN, "a");
     rig.put_inside(1, OWN);
-    rig.configure(LEASED);
+    rig.configure(A);
     rig.run_until(1020.0);
     rig.server = Server::Silent;
     rig.run_until(1101.0);
@@ -382,7 +367,7 @@ fn an_address_that_comes_during_a_search_is_seen() {
     rig.hold_seeks = true;
     rig.put_inside(1, OWN);
     // Told before what was found there earlier.
-    rig.configure(LEASED);
+    rig.configure(A);
     let (op, outcome) = rig.held_seeks.pop_front().unwrap();
     let Outcome::Sought(Ok(mut sightings)) = outcome else {
         panic!()
@@ -394,8 +379,8 @@ fn an_address_that_comes_during_a_search_is_seen() {
     rig.end(op, Outcome::Sought(Ok(sightings)));
     rig.server = Server::Silent;
     rig.run_until(rig.t1() + 0.1);
-    assert_eq!(rig.sent.last(), Some(&(3, Ipv4Addr::new(192, 0, 2, 50))));
-    rig.take_off(LEASED);
+    assert_eq!(rig.sent.last(), Some(&(3, FIRST)));
+    rig.take_off(A);
     assert_eq!(rig.told(EventKind::AddressRemoved), 1);
 }
 
@@ -413,10 +398,7 @@ fn of_two_lans_each_endpoint_finds_its_own_interface() {
         ifname: "br1".into(),
         mac: OWN,
     };
-    add.lan = Lan::Link {
-        parent: "br1".into(),
-        vlan: 0,
-    };
+    add.lan = lan_on("br1", 0);
     let add = rig.request(Call::Add(add));
     rig.assert_leased(add);
     rig.hold_seeks = true;
@@ -441,10 +423,7 @@ fn of_two_lans_each_endpoint_finds_its_own_interface() {
             )
         })
         .collect();
-    let br = |parent: &str| Lan::Link {
-        parent: parent.into(),
-        vlan: 0,
-    };
+    let br = |parent: &str| lan_on(parent, 0);
     assert_eq!(places, [(br("br0"), false), (br("br1"), true)]);
 }
 
@@ -456,18 +435,18 @@ fn what_changed_unseen_under_keep_was_not_taken_off() {
         rig.profile.policy.suppress_default_route = true;
         rig.add_endpoint(OWN, "a");
         rig.put_inside(1, OWN);
-        rig.configure(LEASED);
+        rig.configure(A);
         rig.run_until(1020.0);
         // The daemon puts the next one on, and the server gives the first again while the interface is out of sight.
         rig.renumber(rig.t1());
         rig.run_for(30.0);
-        let other = vec!["192.0.2.77/24".to_owned()];
+        let other = vec![B.to_owned()];
         assert_eq!(rig.on_link(), other);
         rig.inside.remove(&OWN);
         rig.kernel(KernelMessage::LinkGone((Cookie(1), 2)));
         rig.lease = 10_000;
         rig.renumber(rig.t1());
-        rig.give = Ipv4Addr::new(192, 0, 2, 50);
+        rig.give = FIRST;
         rig.run_for(20.0);
         for restart in restarts {
             if restart {
@@ -479,7 +458,7 @@ fn what_changed_unseen_under_keep_was_not_taken_off() {
         let record = rig.only_record();
         assert_eq!(
             (record.lease.address.to_string().as_str(), record.taken_off),
-            (LEASED, false)
+            (A, false)
         );
         assert_eq!(
             (rig.on_link(), rig.told(EventKind::AddressRemoved)),

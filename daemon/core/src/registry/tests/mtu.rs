@@ -1,15 +1,8 @@
 //! The MTU that comes with an ADD: set before the answer if possible, else afterwards, even after a restart.
 
-use super::super::*;
-use super::networks::{LEASED, OWN, endpoint, id, network};
+use super::networks::{OWN, endpoint, network};
 use super::rig::*;
-use crate::effect::{EndpointAddress, EndpointRequest, NetworkCall};
-use crate::grant::policy::OnChange;
-use crate::link::Step;
-use crate::network::{NetworkRecord, Wiring};
-use crate::record::Change;
 
-const A: &str = "192.0.2.50/24";
 const SMALL: [u8; 4] = [26, 2, 0x05, 0x78]; // 1400
 
 /// An ADD that waits for the store; everything after that is still to come.
@@ -120,8 +113,7 @@ fn an_mtu_waits_for_a_change_of_another_attachment() {
     let id = rig.add("b", 1, "b");
     (rig.server, rig.hold_changes) = (Server::Naks, true);
     rig.run_until(1052.0);
-    rig.disk = Disk::Good;
-    rig.flush();
+    rig.disk_recovers();
     assert_eq!(
         (rig.changes.len(), rig.answers.get(&id)),
         (1, None),
@@ -139,28 +131,20 @@ fn an_mtu_waits_for_a_change_of_another_attachment() {
 fn the_mtu_of_a_network_goes_before_that_of_a_lease() {
     for leased in [true, false] {
         let mut rig = Rig::new(8);
-        rig.bridge = false;
         rig.options = vec![26, 2, 0x05, 0x14]; // 1300
         let wiring = Wiring {
             mtu: Some(1400),
             ..network("n1").wiring
         };
-        rig.network_call(NetworkCall::Create(Box::new(NetworkRecord {
+        rig.create(NetworkRecord {
             wiring,
             ..network("n1")
-        })));
+        });
         if leased {
             rig.create_endpoint("e1", OWN);
         } else {
             rig.endpoint(OWN.0[5]);
-            let address = EndpointAddress::Ipam(LEASED.parse().unwrap());
-            let request = EndpointRequest {
-                id: id("e1"),
-                network: id("n1"),
-                mac: OWN,
-                address,
-            };
-            rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
+            rig.endpoint_at("e1", OWN, A);
         }
         assert_eq!(
             rig.wired.links[&endpoint()].mtu,
@@ -168,9 +152,7 @@ fn the_mtu_of_a_network_goes_before_that_of_a_lease() {
             "{:?}",
             rig.answers
         );
-        rig.inside.insert(OWN, 1);
-        rig.link_leaves(&endpoint());
-        rig.interface_appears(1, OWN);
+        rig.moves_in();
         rig.run_for(5.0);
         assert_eq!(rig.interface.mtu, 1400, "{leased}: {:?}", rig.steps);
         assert_eq!(

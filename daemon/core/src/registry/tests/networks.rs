@@ -1,24 +1,13 @@
 //! Networks with our driver, and their endpoints: what is kept, which links are made, and that none is left.
 
-use std::time::Duration;
-
-use super::super::*;
 use super::rig::*;
-use crate::effect::{
-    Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall,
-};
-use crate::event::EventKind;
-use crate::identity::{Attachment, ClientId, DoorId};
-use crate::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
-use crate::link::{KernelMessage, Place};
-use crate::network::{AddressSource, Mode, NetworkFault, NetworkRecord, Wiring};
-use crate::time::WallTime;
-use crate::wire::Mac;
+use crate::effect::EndpointRequest;
+use crate::identity::DoorId;
+use crate::link::own::{LinkKind, MacvlanMode};
 
 pub(super) const OWN: Mac = Mac([2, 0x42, 0, 0, 0, 7]);
-pub(super) const LEASED: &str = "192.0.2.50/24";
 /// For how long a link that has not been in a container yet may be in the host's namespace, in seconds.
-const STRAY: f64 = 600.0;
+pub(super) const STRAY: f64 = 600.0;
 /// The same for one that has come back from there.
 const BACK: f64 = 60.0;
 
@@ -54,7 +43,7 @@ pub(super) fn in_vlan(name: &str) -> NetworkRecord {
     }
 }
 
-fn vlan() -> LinkOwner {
+pub(super) fn vlan() -> LinkOwner {
     LinkOwner::Vlan {
         on: "br0".into(),
         vlan: 10,
@@ -102,10 +91,26 @@ impl Rig {
         mac: Mac,
         add: Box<crate::effect::Add>,
     ) -> u64 {
-        let address = EndpointAddress::Leased(add);
+        self.endpoint_in("n1", name, mac, EndpointAddress::Leased(add))
+    }
+
+    /// Asks for an endpoint with an address that Docker has already.
+    pub(super) fn endpoint_at(&mut self, name: &str, mac: Mac, address: &str) -> u64 {
+        let address = EndpointAddress::Ipam(address.parse().unwrap());
+        self.endpoint_in("n1", name, mac, address)
+    }
+
+    /// Asks for an endpoint of a network.
+    pub(super) fn endpoint_in(
+        &mut self,
+        network: &str,
+        name: &str,
+        mac: Mac,
+        address: EndpointAddress,
+    ) -> u64 {
         let request = EndpointRequest {
             id: id(name),
-            network: id("n1"),
+            network: id(network),
             mac,
             address,
         };
@@ -116,14 +121,35 @@ impl Rig {
         self.network_call(NetworkCall::DeleteEndpoint(id(name)))
     }
 
+    pub(super) fn delete_network(&mut self, name: &str) -> u64 {
+        self.network_call(NetworkCall::Delete(id(name)))
+    }
+
+    /// A container joins the network `n1`.
     pub(super) fn join(&mut self, name: &str) -> Answer {
-        let call = NetworkCall::Join {
-            network: id("n1"),
+        self.join_from("n1", name, "")
+    }
+
+    /// A container with this sandbox joins a network.
+    pub(super) fn join_from(&mut self, network: &str, name: &str, sandbox: &str) -> Answer {
+        let join = self.network_call(NetworkCall::Join {
+            network: id(network),
             endpoint: id(name),
-            sandbox: String::new(),
-        };
-        let join = self.network_call(call);
+            sandbox: sandbox.to_owned(),
+        });
         self.answers[&join].clone()
+    }
+
+    /// Docker moves the endpoint's link into its container.
+    pub(super) fn moves_in(&mut self) {
+        self.inside.insert(OWN, 1);
+        self.link_leaves(&endpoint());
+        self.interface_appears(1, OWN);
+    }
+
+    /// No link is left, and no endpoint.
+    pub(super) fn has_no_endpoint(&self) -> bool {
+        self.wired.links.is_empty() && self.store.docker.endpoints.is_empty()
     }
 
     pub(super) fn is_done(&self, id: u64) -> bool {
@@ -145,7 +171,6 @@ impl Rig {
 /// A network.
 pub(super) fn with_network() -> Rig {
     let mut rig = Rig::new(8);
-    rig.bridge = false;
     let create = rig.create(network("n1"));
     assert!(rig.is_done(create), "{:?}", rig.answers);
     rig
@@ -160,7 +185,7 @@ pub(super) fn with_endpoint() -> Rig {
     };
     assert_eq!(
         (record.mac, record.address.to_string()),
-        (OWN, LEASED.to_owned())
+        (OWN, A.to_owned())
     );
     rig
 }
@@ -190,7 +215,7 @@ fn a_network_is_kept_and_found_again_by_the_next_daemon() {
         assert_eq!(*rig.fault(other), NetworkFault::Differs(id("n1")));
     }
     for _ in 0..2 {
-        let delete = rig.network_call(NetworkCall::Delete(id("n1")));
+        let delete = rig.delete_network("n1");
         assert!(rig.is_done(delete) && rig.store.docker.networks.is_empty());
     }
     let find = rig.network_call(NetworkCall::Find(id("n1")));
@@ -200,7 +225,6 @@ fn a_network_is_kept_and_found_again_by_the_next_daemon() {
 #[test]
 fn a_network_on_an_unfit_host_link_is_refused() {
     let mut rig = Rig::new(8);
-    rig.bridge = false;
     let wanting = |mode| NetworkRecord {
         wiring: Wiring {
             mode,
@@ -209,33 +233,17 @@ fn a_network_on_an_unfit_host_link_is_refused() {
         ..network("n1")
     };
     let bridge = rig.create(wanting(Mode::Bridge));
-    assert!(
-        matches!(
-            rig.fault(bridge),
-            NetworkFault::BadLink {
-                option: "bridge",
-                ..
-            }
-        ),
-        "{:?}",
-        rig.answers
-    );
+    let unfit = |rig: &Rig, create| match rig.fault(create) {
+        NetworkFault::BadLink { option, .. } => *option,
+        fault => panic!("{fault:?}"),
+    };
+    assert_eq!(unfit(&rig, bridge), "bridge");
     rig.wired.wireless = true;
     let macvlan = rig.create(wanting(Mode::Macvlan(MacvlanMode::Bridge)));
-    assert!(
-        matches!(
-            rig.fault(macvlan),
-            NetworkFault::BadLink {
-                option: "parent",
-                ..
-            }
-        ),
-        "{:?}",
-        rig.answers
-    );
+    assert_eq!(unfit(&rig, macvlan), "parent");
     let ipvlan = rig.create(wanting(Mode::Ipvlan));
     assert!(rig.is_done(ipvlan), "all have its Ethernet address");
-    rig.network_call(NetworkCall::Delete(id("n1")));
+    rig.delete_network("n1");
     rig.blind = Some(LinkCause::NoLink("br0".into()));
     let missing = rig.create(wanting(Mode::Ipvlan));
     assert!(
@@ -251,7 +259,6 @@ fn a_network_on_an_unfit_host_link_is_refused() {
 #[test]
 fn a_vlan_link_lives_as_long_as_its_networks() {
     let mut rig = Rig::new(8);
-    rig.bridge = false;
     for name in ["n1", "n2"] {
         let create = rig.create(in_vlan(name));
         assert!(rig.is_done(create));
@@ -261,10 +268,10 @@ fn a_vlan_link_lives_as_long_as_its_networks() {
             Some((LinkKind::Vlan(10), "br0"))
         );
     }
-    rig.network_call(NetworkCall::Delete(id("n1")));
+    rig.delete_network("n1");
     assert!(rig.link_of(&vlan()).is_some());
     rig.wired.hold = true;
-    let delete = rig.network_call(NetworkCall::Delete(id("n2")));
+    let delete = rig.delete_network("n2");
     assert!(!rig.is_done(delete), "its link is still to go");
     rig.end_link_ops();
     assert!(rig.is_done(delete) && rig.link_of(&vlan()).is_none());
@@ -315,19 +322,12 @@ fn an_endpoint_of_an_unknown_network_is_refused() {
 #[test]
 fn an_endpoint_with_an_address_gets_its_lease_and_a_link() {
     let mut rig = with_network();
-    for (name, address, leased) in [("e1", LEASED, true), ("e2", "192.0.2.99/24", false)] {
+    for (name, address, leased) in [("e1", A, true), ("e2", "192.0.2.99/24", false)] {
         let last = OWN.0[5];
         if leased {
             rig.endpoint(last);
         }
-        let address = EndpointAddress::Ipam(address.parse().unwrap());
-        let request = EndpointRequest {
-            id: id(name),
-            network: id("n1"),
-            mac: OWN,
-            address,
-        };
-        let create = rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
+        let create = rig.endpoint_at(name, OWN, address);
         let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else {
             panic!()
         };
@@ -360,9 +360,7 @@ fn an_endpoints_end_is_answered_once_its_link_is_gone() {
     let create = rig.create_endpoint("e1", OWN);
     assert_eq!(*rig.fault(create), NetworkFault::Ends(id("e1")));
     rig.end_link_ops();
-    assert!(
-        rig.is_done(delete) && rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty()
-    );
+    assert!(rig.is_done(delete) && rig.has_no_endpoint());
     let again = rig.delete_endpoint("e1");
     rig.run_until(10.0);
     assert!(rig.is_done(again) && rig.sends(7) == 1 && rig.store.records().is_empty());
@@ -381,10 +379,7 @@ fn a_link_left_on_the_host_goes_after_ten_minutes() {
         rig.run_until(from + STRAY - 0.1);
         assert!(rig.link_of(&endpoint()).is_some(), "{restarts}");
         rig.run_until(from + STRAY + 0.1);
-        assert!(
-            rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty(),
-            "{restarts}"
-        );
+        assert!(rig.has_no_endpoint(), "{restarts}");
         rig.run_until(from + STRAY + 10.0);
         assert_eq!(
             (rig.sends(7), rig.store.records().len()),
@@ -410,7 +405,7 @@ fn a_link_back_from_a_container_goes_after_a_minute() {
     rig.run_until(back + BACK - 0.1);
     assert!(rig.link_of(&endpoint()).is_some());
     rig.run_until(back + BACK + 0.1);
-    assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty());
+    assert!(rig.has_no_endpoint());
 }
 
 #[test]
@@ -432,10 +427,11 @@ fn a_link_without_an_endpoint_goes_at_once() {
     );
     rig.wired.refuses = Some(LinkCause::TimedOut);
     let delete = rig.delete_endpoint("e1");
-    assert!(matches!(rig.failure(delete), Failure::Link { .. }) && rig.wired.links.len() == 1);
+    assert_fails!(rig, delete, Failure::Link { .. });
+    assert_eq!(rig.wired.links.len(), 1);
     rig.wired.refuses = None;
     rig.run_for(BACK + 0.1);
-    assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty());
+    assert!(rig.has_no_endpoint());
 }
 
 #[test]
@@ -527,11 +523,7 @@ fn an_endpoint_without_an_offer_leaves_nothing_behind() {
     rig.server = Server::Silent;
     let create = rig.create_endpoint("e1", OWN);
     rig.run_for(120.0);
-    assert!(
-        matches!(rig.failure(create), Failure::NoOffer { .. }),
-        "{:?}",
-        rig.answers
-    );
+    assert_fails!(rig, create, Failure::NoOffer { .. });
     assert!(
         rig.wired.links.is_empty()
             && rig.store.docker.endpoints.is_empty()

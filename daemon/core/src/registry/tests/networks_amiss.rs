@@ -1,11 +1,7 @@
 //! Networks with both of our drivers, which were told different things.
 
-use super::networks::{LEASED, OWN, endpoint, id, network};
+use super::networks::{OWN, endpoint, network};
 use super::rig::*;
-use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkCall, PoolCall};
-use crate::identity::Lan;
-use crate::network::{Mode, NetworkRecord, Wiring};
-use crate::wire::Mac;
 
 #[test]
 fn an_address_leased_on_another_lan_is_refused() {
@@ -20,34 +16,30 @@ fn an_address_leased_on_another_lan_is_refused() {
         mode: Mode::Ipvlan,
         ..vlan("br1", 0)
     };
-    let of = |parent: &str, vlan| Lan::Link {
-        parent: parent.into(),
-        vlan,
-    };
     let table = [
-        (of("br0", 0), false, flat.clone(), None),
+        (lan_on("br0", 0), false, flat.clone(), None),
         (
-            of("br0", 0),
+            lan_on("br0", 0),
             false,
             vlan("br1", 0),
             Some("leased on br0, but the network is on br1: create it with --ipam-opt parent=br1"),
         ),
         (
-            of("br0", 0),
+            lan_on("br0", 0),
             false,
             vlan("br0", 10),
             Some("--ipam-opt parent=br0.10"),
         ),
-        (of("br0.10", 0), false, vlan("br0", 10), None),
-        (of("br0", 10), false, vlan("br0", 10), None),
+        (lan_on("br0.10", 0), false, vlan("br0", 10), None),
+        (lan_on("br0", 10), false, vlan("br0", 10), None),
         (
-            of("br0", 0),
+            lan_on("br0", 0),
             true,
             flat.clone(),
             Some("create the network with --ipam-driver leasehold"),
         ),
         (
-            of("br0", 0),
+            lan_on("br0", 0),
             true,
             Wiring {
                 mode: Mode::Ipvlan,
@@ -55,11 +47,15 @@ fn an_address_leased_on_another_lan_is_refused() {
             },
             None,
         ),
-        (of("br0", 0), true, ipvlan, Some("--ipam-opt parent=br1")),
+        (
+            lan_on("br0", 0),
+            true,
+            ipvlan,
+            Some("--ipam-opt parent=br1"),
+        ),
     ];
     for (lan, on_parent, wiring, said) in table {
         let mut rig = Rig::new(8);
-        rig.bridge = false;
         rig.create(NetworkRecord {
             wiring: wiring.clone(),
             leases: true,
@@ -68,19 +64,12 @@ fn an_address_leased_on_another_lan_is_refused() {
         let mut add = rig.endpoint_call(OWN.0[5]);
         (add.lan, add.profile.on_parent) = (lan.clone(), on_parent);
         rig.request(Call::Add(add));
-        let address = EndpointAddress::Ipam(LEASED.parse().unwrap());
         let mac = if on_parent && wiring.on != "br0" {
             Mac([2, 0, 0, 0, 0, 9])
         } else {
             OWN
         };
-        let request = EndpointRequest {
-            id: id("e1"),
-            network: id("n1"),
-            mac,
-            address,
-        };
-        let create = rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
+        let create = rig.endpoint_at("e1", mac, A);
         let what = format!("{lan} {on_parent} {wiring:?}: {:?}", rig.answers[&create]);
         assert_eq!(
             matches!(rig.answers[&create], Answer::Failed(_)),
@@ -97,7 +86,6 @@ fn an_address_leased_on_another_lan_is_refused() {
 #[test]
 fn a_network_whose_pool_is_on_another_lan_is_refused() {
     let mut rig = Rig::new(8);
-    rig.bridge = false;
     rig.pool(Some("192.0.2.0/24"), None);
     let on = |link: &str, pool: &str| NetworkRecord {
         wiring: Wiring {
@@ -121,7 +109,7 @@ fn a_network_whose_pool_is_on_another_lan_is_refused() {
         ..on("br1", "192.0.2.0/24")
     });
     assert!(rig.is_done(numbered), "Docker's own pool is on no LAN");
-    rig.network_call(NetworkCall::Delete(id("n1")));
+    rig.delete_network("n1");
     for (link, pool) in [("br0", "192.0.2.0/24"), ("br1", "198.51.100.0/24")] {
         let create = rig.create(on(link, pool));
         assert!(
@@ -129,12 +117,9 @@ fn a_network_whose_pool_is_on_another_lan_is_refused() {
             "{link} {pool}: {:?}",
             rig.answers[&create]
         );
-        rig.network_call(NetworkCall::Delete(id("n1")));
+        rig.delete_network("n1");
     }
-    let lan = Lan::Link {
-        parent: "br1".into(),
-        vlan: 0,
-    };
+    let lan = lan_on("br1", 0);
     let beside = crate::effect::PoolRequest {
         lan,
         definition: "parent=br1".into(),
@@ -159,33 +144,16 @@ fn a_second_network_in_one_subnet_is_refused() {
         ("", "192.0.2.99/24", false),
     ] {
         let mut rig = Rig::new(8);
-        rig.bridge = false;
         let mut join = |network: &str, endpoint: &str, address: &str, mac, sandbox: &str| {
-            rig.create(NetworkRecord {
-                id: id(network),
-                ..super::networks::network(network)
-            });
-            let (endpoint, network) = (id(endpoint), id(network));
+            rig.create(super::networks::network(network));
             let address = EndpointAddress::Ipam(address.parse().unwrap());
-            let request = EndpointRequest {
-                id: endpoint.clone(),
-                network: network.clone(),
-                mac,
-                address,
-            };
-            rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
-            let call = NetworkCall::Join {
-                network,
-                endpoint,
-                sandbox: sandbox.to_owned(),
-            };
-            let join = rig.network_call(call);
-            rig.answers[&join].clone()
+            rig.endpoint_in(network, endpoint, mac, address);
+            rig.join_from(network, endpoint, sandbox)
         };
         let first = if sandbox.is_empty() { "" } else { "netns/1" };
         for _ in 0..2 {
             assert!(
-                matches!(join("n1", "e1", LEASED, OWN, first), Answer::Network(_)),
+                matches!(join("n1", "e1", A, OWN, first), Answer::Network(_)),
                 "it is asked again"
             );
         }
@@ -202,15 +170,7 @@ fn a_second_network_in_one_subnet_is_refused() {
         );
         let delete = rig.delete_endpoint("e1");
         assert!(rig.is_done(delete));
-        let call = NetworkCall::Join {
-            network: id("n2"),
-            endpoint: id("e2"),
-            sandbox: sandbox.to_owned(),
-        };
-        let again = rig.network_call(call);
-        assert!(
-            matches!(rig.answers[&again], Answer::Network(_)),
-            "the first has gone"
-        );
+        let again = rig.join_from("n2", "e2", sandbox);
+        assert!(matches!(again, Answer::Network(_)), "the first has gone");
     }
 }

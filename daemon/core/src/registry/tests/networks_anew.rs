@@ -1,17 +1,12 @@
 //! Endpoints that dockerd lost and creates again.
 
-use super::networks::{LEASED, OWN, endpoint, id, with_endpoint, with_network};
+use super::networks::{OWN, id, with_endpoint, with_network};
 use super::rig::*;
-use crate::effect::{Failure, NetworkAnswer};
-use crate::link::LinkCause;
-use crate::network::NetworkFault;
 
 /// An endpoint whose link is in a container.
 fn in_a_container() -> Rig {
     let mut rig = with_endpoint();
-    rig.inside.insert(OWN, 1);
-    rig.link_leaves(&endpoint());
-    rig.interface_appears(1, OWN);
+    rig.moves_in();
     rig
 }
 
@@ -30,7 +25,7 @@ fn a_lost_endpoint_is_made_anew_with_its_address() {
         let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else {
             panic!("{:?}", rig.answers)
         };
-        assert_eq!(record.address.to_string(), LEASED);
+        assert_eq!(record.address.to_string(), A);
         assert_eq!(
             rig.store.docker.endpoints.keys().collect::<Vec<_>>(),
             [&id("e2")]
@@ -44,7 +39,7 @@ fn a_lost_endpoint_is_made_anew_with_its_address() {
         rig.delete_endpoint("e2");
         rig.run_for(10.0);
         assert_eq!(rig.endpoint_ends(), [0, 0, 1]);
-        assert!(rig.wired.links.is_empty());
+        assert!(rig.has_no_endpoint());
     }
 }
 
@@ -52,11 +47,7 @@ fn a_lost_endpoint_is_made_anew_with_its_address() {
 fn a_live_endpoint_keeps_its_lease_from_one_with_its_mac() {
     let mut rig = in_a_container();
     let create = rig.create_endpoint("e2", OWN);
-    assert!(
-        matches!(rig.failure(create), Failure::Attached { .. }),
-        "{:?}",
-        rig.answers
-    );
+    assert_fails!(rig, create, Failure::Attached { .. });
     rig.run_for(10.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
     assert_eq!(

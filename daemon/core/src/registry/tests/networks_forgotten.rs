@@ -2,8 +2,7 @@
 
 use super::networks::{id, in_vlan, network};
 use super::rig::*;
-use crate::effect::{NetworkCall, RequestId};
-use crate::network::{MOST_NETWORKS, NetworkFault};
+use crate::network::MOST_NETWORKS;
 
 fn hangs_up(rig: &mut Rig, call: u64) {
     rig.input(Input::HungUp(RequestId(call)));

@@ -1,24 +1,9 @@
 //! Links of Docker's networks that exist, or do not, without the core having heard about that in time.
 
-use std::net::Ipv4Addr;
-
-use super::super::*;
-use super::networks::{OWN, endpoint, id, in_vlan, with_endpoint, with_network};
+use super::networks::{OWN, endpoint, id, in_vlan, vlan, with_endpoint, with_network};
 use super::rig::*;
-use crate::docker::DockerKey;
-use crate::effect::{ClientIdRule, Failure, NetworkCall};
-use crate::identity::ClientId;
-use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
-use crate::link::{KernelMessage, LinkCause};
-use crate::network::{AddressSource, EndpointRecord, MOST_ENDPOINTS, NetworkFault};
-use crate::wire::Mac;
-
-fn vlan() -> LinkOwner {
-    LinkOwner::Vlan {
-        on: "br0".into(),
-        vlan: 10,
-    }
-}
+use crate::link::own::OwnLinks;
+use crate::network::MOST_ENDPOINTS;
 
 impl Rig {
     /// The links are being listed. Nothing else is held back.
@@ -54,9 +39,7 @@ fn a_list_does_not_count_for_links_heard_of_since() {
         strangers: Vec::new(),
     }));
     let op = rig.listing();
-    rig.inside.insert(OWN, 1);
-    rig.link_leaves(&endpoint());
-    rig.interface_appears(1, OWN);
+    rig.moves_in();
     rig.end(op, listed);
     rig.run_for(100.0);
     assert_eq!(rig.endpoint_ends(), [1, 1, 0], "it is in its container");
@@ -81,8 +64,7 @@ fn nor_of_links_that_were_made_meanwhile() {
 #[test]
 fn a_vlan_link_that_is_gone_is_made_anew() {
     let mut rig = Rig::new(8);
-    rig.bridge = false;
-    rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
+    rig.create(in_vlan("n1"));
     // The host has rebooted: dockerd does not describe the network again.
     rig.wired.links.clear();
     rig.restart();
@@ -92,7 +74,7 @@ fn a_vlan_link_that_is_gone_is_made_anew() {
         [&endpoint(), &vlan()]
     );
     rig.delete_endpoint("e1");
-    rig.network_call(NetworkCall::Delete(id("n1")));
+    rig.delete_network("n1");
     assert!(rig.wired.links.is_empty());
 }
 
@@ -127,10 +109,9 @@ fn a_stray_link_is_deleted_with_growing_pauses() {
 #[test]
 fn a_vlan_link_that_cannot_be_deleted_is_tried_again() {
     let mut rig = Rig::new(8);
-    rig.bridge = false;
-    rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
+    rig.create(in_vlan("n1"));
     rig.wired.refuses = Some(LinkCause::TimedOut);
-    let delete = rig.network_call(NetworkCall::Delete(id("n1")));
+    let delete = rig.delete_network("n1");
     assert!(rig.is_done(delete) && !rig.wired.links.is_empty());
     rig.wired.refuses = None;
     rig.run_for(2.0);
@@ -147,7 +128,7 @@ fn an_endpoint_outlives_the_release_of_an_earlier_lease() {
     // The server knows this one by another name.
     let mut add = rig.endpoint_add(OWN);
     add.client_id = ClientIdRule::Bytes(ClientId::ethernet(Mac([2, 0, 0, 0, 0, 9])));
-    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.give = OTHER;
     rig.endpoint_with("e2", OWN, add);
     let owner = LinkOwner::Endpoint(id("e2"));
     assert!(rig.wired.links.contains_key(&owner), "{:?}", rig.answers);
@@ -206,10 +187,8 @@ fn there_may_be_so_many_endpoints_and_no_more() {
 fn a_network_that_one_of_two_calls_has_kept_is_known() {
     for first in [true, false] {
         let mut rig = Rig::new(8);
-        rig.bridge = false;
         rig.disk = Disk::Slow;
-        let creates =
-            [(); 2].map(|()| rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1")))));
+        let creates = [(); 2].map(|()| rig.create(in_vlan("n1")));
         assert!(rig.answers.is_empty(), "it is not durable");
         for is_first in [true, false] {
             let (op, changes) = rig.slow.pop_front().expect("both are being written");
@@ -218,8 +197,7 @@ fn a_network_that_one_of_two_calls_has_kept_is_known() {
                 false => rig.unwritten(op),
             }
         }
-        rig.disk = Disk::Good;
-        rig.flush();
+        rig.disk_recovers();
         assert_eq!(creates.map(|create| rig.is_done(create)), [first, !first]);
         let find = rig.network_call(NetworkCall::Find(id("n1")));
         assert!(
@@ -238,9 +216,8 @@ fn a_network_that_one_of_two_calls_has_kept_is_known() {
 #[test]
 fn an_unreadable_record_ends_no_link_and_no_lease() {
     let mut rig = Rig::new(8);
-    rig.bridge = false;
     rig.profile.on_parent = true;
-    rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
+    rig.create(in_vlan("n1"));
     rig.create_endpoint("e1", OWN);
     rig.store.docker.networks.clear();
     rig.store.docker.endpoints.clear();
@@ -253,7 +230,7 @@ fn an_unreadable_record_ends_no_link_and_no_lease() {
     );
     // Docker ends the container, and then removes the network.
     rig.delete_endpoint("e1");
-    rig.network_call(NetworkCall::Delete(id("n1")));
+    rig.delete_network("n1");
     rig.run_for(100.0);
     assert!(rig.store.docker.unread.is_empty());
     rig.restart();
@@ -271,16 +248,13 @@ fn made_late(rig: &mut Rig, owner: LinkOwner) {
 }
 
 fn failed_and_left_no_link(rig: &Rig, create: u64) {
-    assert!(
-        matches!(
-            rig.failure(create),
-            Failure::Link {
-                cause: LinkCause::TimedOut,
-                ..
-            }
-        ),
-        "{:?}",
-        rig.answers
+    assert_fails!(
+        rig,
+        create,
+        Failure::Link {
+            cause: LinkCause::TimedOut,
+            ..
+        }
     );
     assert!(rig.wired.links.is_empty(), "{:?}", rig.wired.links);
 }
@@ -297,9 +271,8 @@ fn a_link_made_despite_an_error_is_deleted() {
 #[test]
 fn a_vlan_link_made_despite_an_error_is_deleted() {
     let mut rig = Rig::new(8);
-    rig.bridge = false;
     rig.wired.hold = true;
-    let create = rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
+    let create = rig.create(in_vlan("n1"));
     made_late(&mut rig, vlan());
     failed_and_left_no_link(&rig, create);
 }

@@ -1,16 +1,7 @@
 //! Links of Docker's networks whose containers start slowly, or never.
 
-use super::networks::{LEASED, OWN, endpoint, id, with_network};
+use super::networks::{OWN, STRAY, endpoint, id, with_network};
 use super::rig::*;
-use crate::effect::NetworkAnswer;
-use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkCall};
-use crate::identity::Attachment;
-use crate::link::Link;
-use crate::link::own::LinkOwner;
-use crate::pool;
-
-/// For how long a link that has not been in a container yet may be in the host's namespace, in seconds.
-const STRAY: f64 = 600.0;
 
 impl Rig {
     /// Asks for an endpoint whose address Docker has from a pool of ours.
@@ -23,14 +14,7 @@ impl Rig {
         add.profile.wants = pool::wants(pool.parse().ok().as_ref());
         let add = self.request(Call::Add(add));
         self.assert_leased(add);
-        let address = EndpointAddress::Ipam(LEASED.parse().unwrap());
-        let request = EndpointRequest {
-            id: id(name),
-            network: id("n1"),
-            mac: OWN,
-            address,
-        };
-        self.network_call(NetworkCall::CreateEndpoint(Box::new(request)))
+        self.endpoint_at(name, OWN, A)
     }
 }
 
@@ -54,10 +38,8 @@ fn a_slow_container_finds_its_link_and_its_lease() {
                 rig.restart();
             }
             rig.run_until(began + STRAY - 1.0);
-            rig.inside.insert(OWN, 1);
-            rig.link_leaves(&endpoint());
-            rig.interface_appears(1, OWN);
-            rig.configure(LEASED);
+            rig.moves_in();
+            rig.configure(A);
             rig.run_until(began + 2.0 * STRAY);
             let at = format!("{pool}, told: {told}, restarts: {restarts}");
             assert_eq!(rig.endpoint_ends(), [1, 1, 0], "{at}");
@@ -107,10 +89,7 @@ fn a_new_dockerd_leaves_a_waiting_link_one_minute() {
             "told: {told}"
         );
         rig.run_until(began + 70.0);
-        assert!(
-            rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty(),
-            "told: {told}"
-        );
+        assert!(rig.has_no_endpoint(), "told: {told}");
         assert_eq!(
             (rig.sends(7), rig.store.records().len()),
             (1, 0),
@@ -156,7 +135,6 @@ fn a_link_back_during_the_last_search_keeps_its_lease() {
     rig.run_until(left + 61.0);
     rig.link_returns(link);
     rig.hold_seeks = false;
-    let (op, outcome) = rig.held_seeks.pop_front().expect("the last search");
-    rig.end(op, outcome);
+    rig.end_seek();
     assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
 }

@@ -1,13 +1,6 @@
 //! A binding that lives on the LAN's link in the host's namespace, on behalf of an Ethernet address.
 
-use std::net::Ipv4Addr;
-
-use super::super::*;
 use super::rig::*;
-use crate::effect::{Call, Failure};
-use crate::identity::Lan;
-use crate::link::{KernelMessage, Link, Place};
-use crate::wire::Mac;
 
 /// The Ethernet address of the missing interface.
 pub(super) const OWN: Mac = Mac([2, 0, 0, 0, 5, 5]);
@@ -25,10 +18,7 @@ impl Rig {
             ifname: "br0".into(),
             mac: OWN,
         };
-        add.lan = Lan::Link {
-            parent: "br0".into(),
-            vlan,
-        };
+        add.lan = lan_on("br0", vlan);
         self.request(Call::Add(add))
     }
 }
@@ -164,7 +154,7 @@ fn a_look_takes_no_identity_held_on_the_hosts_link() {
     rig.faults.clear();
     rig.blind = Some(LinkCause::NoLink("br0".to_owned()));
     let other = rig.add("b", 1, "a");
-    let Answer::Failed(Failure::Held { holder, .. }) = &rig.answers[&other] else {
+    let Failure::Held { holder, .. } = rig.failure(other) else {
         panic!("{:?}", rig.answers[&other])
     };
     assert_eq!(*holder, attachment("a"));
@@ -194,20 +184,10 @@ fn a_binding_on_the_hosts_link_gives_way_to_its_interface() {
 fn a_check_of_a_lease_on_the_hosts_link_looks_at_nothing() {
     let mut rig = held();
     rig.blind = Some(LinkCause::TimedOut);
-    let check = rig.request(Call::Check {
-        attachment: attachment("a"),
-        expected: Vec::new(),
-    });
+    let check = rig.check(&[]);
     assert_eq!(rig.answers[&check], Answer::Checked);
-    let expected = vec!["192.0.2.9/24".parse().unwrap()];
-    let differs = rig.request(Call::Check {
-        attachment: attachment("a"),
-        expected,
-    });
-    assert!(matches!(
-        rig.answers[&differs],
-        Answer::Failed(Failure::Differs { .. })
-    ));
+    let differs = rig.check(&["192.0.2.9/24"]);
+    assert_fails!(rig, differs, Failure::Differs { .. });
 }
 
 #[test]

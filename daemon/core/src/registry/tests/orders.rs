@@ -1,10 +1,7 @@
 //! What an operator orders: renewals and releases before their time.
 
-use super::super::*;
 use super::rig::*;
-use crate::effect::{Answer, Call, Failure, Obeyed, Order, Shown, StoreCause, Upshot, Verb, Which};
-use crate::event::EventKind;
-use crate::link::LinkCause;
+use crate::effect::{Obeyed, Shown, Upshot};
 
 fn named(name: &str) -> Which {
     Which {
@@ -43,17 +40,13 @@ impl Rig {
         };
         upshot.clone()
     }
-
-    fn later(&mut self, seconds: f64) {
-        self.run_for(seconds);
-    }
 }
 
 #[test]
 fn a_lease_can_be_extended_before_its_time() {
     let mut rig = Rig::new(8);
     rig.bind();
-    rig.later(20.0);
+    rig.run_for(20.0);
     let order = rig.renew(Which::default());
     assert_eq!(
         rig.upshot(order),
@@ -78,7 +71,7 @@ fn a_lease_can_be_extended_before_its_time() {
 #[test]
 fn a_lease_that_no_server_granted_needs_none_to_extend_it() {
     let mut rig = super::fallback::fallen_back();
-    rig.later(60.0);
+    rig.run_for(60.0);
     let (sent, order) = (rig.sent.len(), rig.renew(Which::default()));
     assert_eq!((rig.upshot(order), rig.sent.len()), (Upshot::Local, sent));
 }
@@ -88,12 +81,12 @@ fn an_unanswered_order_leaves_the_lease_as_it_was() {
     let mut rig = Rig::new(8);
     rig.lease = 1000;
     rig.bind();
-    rig.later(20.0);
+    rig.run_for(20.0);
     rig.server = Server::Silent;
     let order = rig.renew(Which::default());
-    rig.later(27.0);
+    rig.run_for(27.0);
     assert!(!rig.answers.contains_key(&order), "it tries three times");
-    rig.later(2.0);
+    rig.run_for(2.0);
     assert_eq!(
         (rig.upshot(order), rig.state("a")),
         (Upshot::Unanswered(None), vec!["BOUND"])
@@ -105,10 +98,10 @@ fn an_unrecorded_extension_is_not_called_unanswered() {
     let mut rig = Rig::new(8);
     rig.lease = 1000;
     rig.bind();
-    rig.later(20.0);
+    rig.run_for(20.0);
     (rig.disk, rig.dns) = (Disk::Full, Some([192, 0, 2, 53].into()));
     let order = rig.renew(Which::default());
-    rig.later(35.0);
+    rig.run_for(35.0);
     assert_eq!(rig.upshot(order), Upshot::Unrecorded);
 }
 
@@ -117,7 +110,7 @@ fn a_renewal_on_a_link_without_carrier_says_so_at_once() {
     let mut rig = Rig::new(8);
     rig.lease = 1000;
     rig.bind();
-    rig.later(20.0);
+    rig.run_for(20.0);
     rig.set_down(true);
     let order = rig.renew(Which::default());
     assert_eq!(
@@ -130,7 +123,7 @@ fn a_renewal_on_a_link_without_carrier_says_so_at_once() {
 fn a_renewal_tells_why_a_lease_was_lost() {
     let mut rig = Rig::new(8);
     rig.bind();
-    rig.later(20.0);
+    rig.run_for(20.0);
     rig.server = Server::Naks;
     let order = rig.renew(Which::default());
     let Upshot::Lost(why) = rig.upshot(order) else {
@@ -145,7 +138,7 @@ fn a_name_that_fits_several_leases_means_none() {
     for (n, who) in ["a1", "a2", "b"].into_iter().enumerate() {
         rig.add(who, n as u64 + 1, who);
     }
-    rig.later(20.0);
+    rig.run_for(20.0);
     let sent = rig.sends(3);
     for order in [rig.renew(named("a")), rig.give_up(named("a"), true)] {
         assert_eq!(
@@ -164,7 +157,7 @@ fn the_lease_of_a_living_container_goes_only_by_force() {
     rig.bind();
     rig.interface
         .carry([rig.only_record().lease.address.into()]);
-    rig.later(70.0);
+    rig.run_for(70.0);
     let order = rig.give_up(Which::default(), false);
     assert_eq!(
         (rig.upshot(order), rig.state("a")),
@@ -177,7 +170,7 @@ fn the_lease_of_a_living_container_goes_only_by_force() {
         Vec::<String>::new(),
         "its runtime does not take the address off"
     );
-    rig.later(5.0);
+    rig.run_for(5.0);
     assert_eq!(rig.ends(), [1, 0, 0]);
     let event = rig.store.events.last().expect("an event");
     assert_eq!(
@@ -198,7 +191,7 @@ fn the_address_is_off_before_the_lease_goes_back() {
     rig.bind();
     rig.interface
         .carry([rig.only_record().lease.address.into()]);
-    rig.later(70.0);
+    rig.run_for(70.0);
     rig.hold_changes = true;
     let order = rig.give_up(Which::default(), true);
     assert!(
@@ -229,7 +222,7 @@ fn an_ordered_release_ends_a_grace_at_once() {
         },
         false,
     );
-    rig.later(1.0);
+    rig.run_for(1.0);
     assert_eq!((rig.upshot(order), rig.sends(7)), (Upshot::Leaves, 1));
 }
 
@@ -238,9 +231,9 @@ fn a_lease_released_by_force_is_not_kept() {
     let mut rig = Rig::new(8);
     rig.profile.grace = Some(60);
     rig.bind();
-    rig.later(70.0);
+    rig.run_for(70.0);
     rig.give_up(Which::default(), true);
-    rig.later(1.0);
+    rig.run_for(1.0);
     assert_eq!((rig.sends(7), rig.rows().len()), (1, 0));
 }
 
@@ -250,7 +243,7 @@ fn a_release_that_the_store_refuses_says_so() {
     rig.bind();
     rig.disk = Disk::Full;
     let order = rig.give_up(Which::default(), true);
-    rig.later(1.0);
+    rig.run_for(1.0);
     assert_eq!(
         rig.upshot(order),
         Upshot::Failed(Failure::Store(StoreCause::Full))
@@ -281,7 +274,7 @@ fn show_tells_what_the_server_said_and_the_interface_has() {
 
     rig.hold_looks = true;
     let id = rig.request(Call::Show(Box::new(named("a"))));
-    rig.later(20.0);
+    rig.run_for(20.0);
     let Some(Answer::Shown(held)) = rig.answers.remove(&id) else {
         panic!("an interface that takes too long")
     };

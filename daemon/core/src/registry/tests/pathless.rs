@@ -1,10 +1,6 @@
 //! Containers that run on when no path leads to their network namespace any more.
 
-use super::super::*;
 use super::rig::*;
-use crate::effect::Failure;
-use crate::grant::policy::Detection;
-use crate::link::{KernelMessage, Link};
 
 /// The namespace of `a` has lost its path a while after its ADD, and lives.
 fn pathless() -> Rig {
@@ -90,9 +86,5 @@ fn an_add_shows_nothing_about_another_directory() {
     rig.restart();
     let add = rig.add("b", 2, "a");
     rig.run_until(1030.0);
-    assert!(
-        matches!(&rig.answers[&add], Answer::Failed(Failure::Held { .. })),
-        "{:?}",
-        rig.answers[&add]
-    );
+    assert_fails!(rig, add, Failure::Held { .. });
 }

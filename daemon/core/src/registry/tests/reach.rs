@@ -1,26 +1,14 @@
 //! How the RELEASE of a lease whose link is gone reaches its server, and what is reported if it may not have.
 
-use super::super::*;
 use super::rig::*;
-
-use crate::effect::Call;
-use crate::event::EventKind;
-use crate::identity::Lan;
-use crate::link::{KernelMessage, Link};
-use crate::profile::Profile;
-use crate::wire::Mac;
 
 /// A container on a LAN whose namespace has died.
 fn dead(mut rig: Rig, vlan: u16) -> Rig {
     let mut add = rig.call("a", 1, "a");
-    add.lan = Lan::Link {
-        parent: "br0".into(),
-        vlan,
-    };
+    add.lan = lan_on("br0", vlan);
     rig.request(Call::Add(add));
     rig.opened.clear();
-    rig.live.remove(&1);
-    rig.kernel(KernelMessage::NetnsDied(Cookie(1)));
+    rig.dies(1);
     rig
 }
 
@@ -31,15 +19,6 @@ fn ports(rig: &Rig) -> Vec<(u16, bool)> {
         Link::InNetns { .. } => None,
     };
     rig.opened.iter().filter_map(on_host).collect()
-}
-
-fn released(rig: &Rig) -> Vec<&str> {
-    rig.store
-        .events
-        .iter()
-        .filter(|event| event.kind == EventKind::Released)
-        .map(|event| event.cause.as_str())
-        .collect()
 }
 
 #[test]
@@ -79,7 +58,7 @@ fn a_release_leaves_from_the_parent_without_a_macvlan() {
         rig.run_until(1001.0);
         assert_eq!(ports(&rig), [(0, true), (0, false)]);
         assert_eq!(rig.sends(7), 1);
-        let [cause] = released(&rig)[..] else {
+        let [cause] = rig.causes(EventKind::Released)[..] else {
             panic!("{:?}", rig.store.events)
         };
         assert_eq!(cause == "its link is gone", answered, "{cause}");
@@ -100,7 +79,7 @@ fn a_release_without_an_arp_answer_may_not_have_arrived() {
         let mut rig = dead(rig, 0);
         rig.run_until(1001.0);
         assert_eq!(rig.sends(7), 1);
-        let [cause] = released(&rig)[..] else {
+        let [cause] = rig.causes(EventKind::Released)[..] else {
             panic!("{:?}", rig.store.events)
         };
         assert!(
@@ -164,8 +143,7 @@ fn a_dying_interface_is_no_conflict_for_others() {
         assert_eq!((&rig.answers[&del], rig.sends(7)), (&Answer::Deleted, 1));
         rig.run_until(later);
         // The main plugin deletes the link after the DEL of its address.
-        rig.stations
-            .insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
+        rig.stations.insert(FIRST, Mac([2, 0, 0, 0, 1, 1]));
         rig.add("b", 2, "other");
         rig.run_until(later + 1.1);
         assert_eq!(rig.sends(4), declines, "at {later}");
@@ -177,8 +155,7 @@ fn a_dying_interface_is_no_conflict_for_others() {
 fn an_interface_counts_as_dying_from_its_release_on() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "one");
-    rig.stations
-        .insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
+    rig.stations.insert(FIRST, Mac([2, 0, 0, 0, 1, 1]));
     rig.disk = Disk::Slow;
     let del = rig.del("a");
     let (op, changes) = rig.slow.pop_front().expect("what the DEL waits for");
@@ -222,8 +199,7 @@ fn what_a_release_waits_for_is_shown_until_it_leaves() {
         rig.request(Call::Add(add));
         assert_eq!(rig.rows()[0].held_up, None);
         (rig.interface.carrier, rig.blind) = (blind.is_some(), blind);
-        rig.live.remove(&1);
-        rig.kernel(KernelMessage::NetnsDied(Cookie(1)));
+        rig.dies(1);
         rig.run_until(1050.0);
         assert_eq!(
             rig.rows()[0].held_up,
@@ -245,10 +221,9 @@ fn a_containers_own_dying_link_is_no_station() {
         rig.lease = 4000;
         rig.profile.grace = Some(0);
         rig.add("a", 1, "a");
-        let address = "192.0.2.50".parse().unwrap();
+        let address = FIRST;
         rig.stations.insert(address, Mac([2, 0, 0, 0, 1, 1]));
-        rig.live.remove(&1);
-        rig.kernel(KernelMessage::NetnsDied(Cookie(1)));
+        rig.dies(1);
         rig.run_until(1002.0);
         assert_eq!((rig.sends(7), rig.rows().len()), (0, 1), "goes: {goes}");
         if goes {

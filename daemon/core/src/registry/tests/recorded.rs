@@ -4,16 +4,10 @@
 //! The lines are never rewritten. A daemon that spells a record differently adds lines. Of what no released daemon
 //! wrote, some keys are ignored.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
-use super::super::*;
 use super::rig::*;
-use crate::effect::BindingState;
 use crate::profile::Wants;
-use crate::record::{Record, RecordState};
-use crate::source::StateName;
 
 const RECORDS: &str = include_str!("recorded.jsonl");
 

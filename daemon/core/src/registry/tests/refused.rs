@@ -1,7 +1,6 @@
 //! A DEL that the store refuses fails. Its lease goes back as soon as the store takes that, whether or not a DEL comes again.
 
 use super::rig::*;
-use crate::effect::{Failure, StoreCause};
 
 const RELEASE: u8 = 7;
 
@@ -11,10 +10,7 @@ fn refused() -> Rig {
     rig.bind_slowly();
     rig.disk = Disk::Full;
     let del = rig.del("a");
-    assert_eq!(
-        rig.answers[&del],
-        Answer::Failed(Failure::Store(StoreCause::Full))
-    );
+    assert_eq!(*rig.failure(del), Failure::Store(StoreCause::Full));
     rig
 }
 
@@ -22,10 +18,7 @@ fn refused() -> Rig {
 fn the_next_del_fails_too_while_the_store_refuses_it() {
     let mut rig = refused();
     let del = rig.del("a");
-    assert_eq!(
-        rig.answers[&del],
-        Answer::Failed(Failure::Store(StoreCause::Full))
-    );
+    assert_eq!(*rig.failure(del), Failure::Store(StoreCause::Full));
 }
 
 #[test]

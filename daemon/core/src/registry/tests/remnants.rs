@@ -1,20 +1,6 @@
 //! What remains of a lease, and of what was heard about it, if two things happen at once.
 
-use std::net::Ipv4Addr;
-
-use super::super::*;
 use super::rig::*;
-use crate::effect::Adoptee;
-use crate::event::EventKind;
-use crate::grant::policy::OnExpiry;
-use crate::grant::policy::{Detection, Policy};
-use crate::profile::Profile;
-use crate::wire::Mac;
-use crate::wire::frame::{Arp, ArpOp};
-
-const A: &str = "192.0.2.50/24";
-const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
-const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
 
 fn rig(profile: Profile) -> Rig {
     let mut rig = Rig::new(8);
@@ -25,19 +11,8 @@ fn rig(profile: Profile) -> Rig {
 impl Rig {
     /// A neighbour answers our probe, and nothing else.
     fn neighbour_answers(&mut self, address: Ipv4Addr) {
-        let own = Mac([2, 0, 0, 0, 1, 1]);
-        let reply = Arp::request(NEIGHBOUR, address, Ipv4Addr::UNSPECIFIED);
-        self.hear(&Arp {
-            op: ArpOp::Reply,
-            target_mac: own,
-            destination_mac: own,
-            ..reply
-        });
-        self.run_until((self.at + Duration::from_secs(1)).as_secs_f64());
-    }
-
-    fn spoken(&self) -> Vec<u8> {
-        self.sent.iter().map(|(kind, _)| *kind).collect()
+        self.claim(NEIGHBOUR, address);
+        self.run_for(1.0);
     }
 }
 
@@ -50,26 +25,16 @@ fn a_confirmed_adoption_outlives_its_time_limit() {
     rig.interface.put(A.parse().unwrap());
     let mut add = rig.call("a", 1, "a");
     add.timeout = Duration::from_secs(8);
-    let adoptees = vec![Adoptee {
-        add,
-        address: A.parse().unwrap(),
-        mac: None,
-    }];
     rig.disk = Disk::Slow;
-    rig.start("b", vec![], adoptees);
+    rig.start("b", vec![], vec![rig.running_as(add)]);
     rig.run_until(1015.0);
-    rig.disk = Disk::Good;
-    rig.flush();
+    rig.disk_recovers();
     rig.run_until(1020.0);
     assert_eq!(
         (rig.state("a"), rig.not_adopted().len()),
         (vec!["BOUND"], 0)
     );
-    assert!(
-        !rig.spoken().contains(&7),
-        "released under a container that runs: {:?}",
-        rig.spoken()
-    );
+    assert_eq!(rig.sends(7), 0, "the container runs");
 }
 
 #[test]
@@ -88,7 +53,7 @@ fn a_full_disk_keeps_no_refused_address_on() {
     rig.run_until(3000.01);
     assert_eq!(rig.looks.len(), 1);
     rig.server = Server::Up;
-    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.give = OTHER;
     rig.run_until(3040.0);
     assert_eq!(rig.state("a"), ["BOUND"]);
     rig.look_up();
@@ -108,7 +73,7 @@ fn an_address_not_put_on_yet_is_extended_by_init_reboot() {
     }));
     rig.add("a", 1, "a");
     rig.configure(A);
-    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.give = OTHER;
     rig.disk = Disk::Full;
     rig.run_until(1051.0);
     rig.sent.clear();
@@ -120,10 +85,10 @@ fn an_address_not_put_on_yet_is_extended_by_init_reboot() {
     );
     rig.disk = Disk::Good;
     rig.run_until(1160.0);
-    assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
+    assert_eq!(rig.on_link(), [B]);
     rig.sent.clear();
     rig.run_until(1203.0);
-    assert_eq!(rig.sent, [(3, Ipv4Addr::new(192, 0, 2, 77))]);
+    assert_eq!(rig.sent, [(3, OTHER)]);
 }
 
 #[test]
@@ -162,12 +127,11 @@ fn an_unstored_extension_is_no_event_of_the_next_lease() {
     rig.configure(A);
     rig.disk = Disk::Full;
     rig.run_until(1051.0);
-    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.give = OTHER;
     rig.run_until(1101.5);
     rig.del("a");
     rig.disk = Disk::Good;
     rig.del("a");
     rig.run_until(1110.0);
-    let told: Vec<_> = rig.store.events.iter().map(|event| event.kind).collect();
-    assert_eq!(told, [EventKind::Acquired, EventKind::Released]);
+    assert_eq!(rig.events(), [EventKind::Acquired, EventKind::Released]);
 }

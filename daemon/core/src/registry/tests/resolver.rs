@@ -1,9 +1,6 @@
 //! Published facts about leases: their name servers, while they are held.
 
-use std::net::Ipv4Addr;
-
 use super::rig::*;
-use crate::grant::Dns;
 
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const SECOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);

@@ -1,16 +1,6 @@
 //! Identities that come back: with another container, or with the same one, whose engine starts it again.
 
-use std::net::Ipv4Addr;
-
-use super::super::*;
 use super::rig::*;
-use crate::effect::{Adoptee, Call, ClientIdRule};
-use crate::identity::ClientId;
-use crate::profile::Profile;
-use crate::record::{Record, RecordState};
-use crate::source::Wanted;
-
-const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
 fn id(text: &str) -> ClientId {
     ClientId::new(format!("\0{text}").into_bytes()).unwrap()
@@ -47,7 +37,7 @@ fn a_restarted_container_asks_for_its_old_address() {
             rig.restart();
         }
         rig.add("a", 2, "a/lan/eth0");
-        assert_eq!((rig.wished, rig.store.records().len()), (Some(ADDRESS), 1));
+        assert_eq!((rig.wished, rig.store.records().len()), (Some(FIRST), 1));
     }
 }
 
@@ -127,14 +117,8 @@ fn a_known_client_keeps_its_whole_long_name() {
         );
     }
     let mut ran = Rig::new(8);
-    ran.interface.carry(["192.0.2.50/24".parse().unwrap()]);
-    let adoptee = Adoptee {
-        add: call(&ran, 1),
-        address: "192.0.2.50/24".parse().unwrap(),
-        mac: None,
-    };
-    ran.reg = Core::new(ran.config.clone(), 9);
-    ran.start("b", vec![], vec![adoptee]);
+    ran.interface.carry([A.parse().unwrap()]);
+    ran.adopts(ran.running_as(call(&ran, 1)));
     ran.run_until(1010.0);
     assert_eq!(
         ran.rows()[0].identity.as_ref().unwrap().client_id,
@@ -156,7 +140,7 @@ fn blocked(a: &str) -> (Rig, u64) {
     rig.server = Server::Naks;
     let mut call = rig.call("b", 2, "pod");
     call.wanted = Some(Wanted {
-        address: ADDRESS,
+        address: FIRST,
         preferred: false,
     });
     let add = rig.request(Call::Add(call));
@@ -169,19 +153,15 @@ fn a_kept_lease_goes_back_for_an_add_that_insists_on_it() {
     // The same identity has its lease confirmed first, which this server refuses.
     for (a, first) in [("pod", vec![3, 7]), ("another", vec![7])] {
         let (mut rig, add) = blocked(a);
-        let kinds = |rig: &Rig| rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>();
         rig.run_until(1003.4);
         assert_eq!(
-            kinds(&rig),
+            rig.kinds(),
             first,
             "the server counts in seconds: it lets go of the address after one"
         );
         rig.run_until(1004.0);
-        assert_eq!(kinds(&rig), [&first[..], &[1, 3]].concat());
-        assert!(
-            matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip() == ADDRESS),
-            "{a}"
-        );
+        assert_eq!(rig.kinds(), [&first[..], &[1, 3]].concat());
+        assert_eq!(rig.leased(add), FIRST);
         assert_eq!(
             (rig.sends(7), rig.state("c")),
             (1, vec!["KEPT"]),

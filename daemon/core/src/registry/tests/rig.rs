@@ -4,49 +4,63 @@
 
 mod plugin;
 mod server;
+mod told;
 mod values;
 mod wired;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::Ipv4Addr;
+pub(super) use std::collections::{BTreeMap, BTreeSet, VecDeque};
+pub(super) use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::time::Duration;
+pub(super) use std::sync::Arc;
+pub(super) use std::time::Duration;
 
 use ipnet::IpNet;
+pub(super) use ipnet::Ipv4Net;
 
+pub(super) use self::told::*;
 pub(super) use self::values::*;
 use self::wired::Wired;
-use super::super::*;
+pub(super) use super::super::*;
 pub(super) use crate::core::Core;
-use crate::effect::{Add, Adoptee, BindingState, Call, ClientIdRule, RequestId, StoreCause};
-pub(super) use crate::effect::{Answer, Input};
-use crate::event::EventKind;
-use crate::grant::Dns;
-use crate::identity::{Attachment, ClientId, Identity, Lan};
-pub(super) use crate::link::Cookie;
-use crate::link::{
-    ByName, KernelMessage, Link, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step,
-    Target,
+pub(super) use crate::docker::DockerKey;
+pub(super) use crate::effect::{
+    Add, Adoptee, Answer, BindingState, Call, ClientIdRule, EndpointAddress, Failure, Input,
+    NetworkAnswer, NetworkCall, Order, PoolCall, PoolRequest, RequestId, Row, StoreCause, Verb,
+    Which,
 };
-use crate::pool;
-use crate::profile::Profile;
-use crate::range::Fallback;
-use crate::record::{Record, RecordState};
-use crate::silence::Survey;
-use crate::source::{Lease, StateName, lease::LeaseTimes};
+pub(super) use crate::event::{Event, EventKind};
+pub(super) use crate::grant::Dns;
+pub(super) use crate::grant::policy::{Detection, OnChange, OnExpiry, Policy};
+use crate::identity::Identity;
+pub(super) use crate::identity::{AddressHolder, Attachment, ClientId, Lan};
+pub(super) use crate::link::own::{LinkOwner, OwnLink};
+use crate::link::{ByName, LinkView, Sighting, Sightings, Sought};
+pub(super) use crate::link::{Cookie, Target};
+pub(super) use crate::link::{KernelMessage, Link, LinkCause, LinkRoute, Place, Sockets, Step};
+pub(super) use crate::network::{
+    AddressSource, EndpointRecord, Mode, NetworkFault, NetworkRecord, Wiring,
+};
+pub(super) use crate::pool;
+pub(super) use crate::pool::{PoolFault, PoolId};
+pub(super) use crate::profile::Profile;
+pub(super) use crate::range::Fallback;
+pub(super) use crate::record::{Change, Former, Record, RecordState};
+pub(super) use crate::silence::Survey;
+pub(super) use crate::source::lease::LeaseTimes;
+pub(super) use crate::source::{Lease, StateName, Wanted};
 use crate::testbed::lan;
 use crate::testbed::link::Wire;
 use crate::testbed::store::Store;
-use crate::time::{BootId, Instant, WallTime};
-use crate::wire::Mac;
-use crate::wire::frame::{Arp, ArpOp};
+pub(super) use crate::time::{BootId, Instant, WallTime};
+pub(super) use crate::trouble::TroubleKind;
+pub(super) use crate::wire::Mac;
+pub(super) use crate::wire::frame::Arp;
+use crate::wire::frame::ArpOp;
 
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub(super) const ANY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 pub(super) const BOUND: BindingState = BindingState::Client(StateName::Bound);
 const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
-/// What the server gives first.
-const FIRST_ADDRESS: &str = "192.0.2.50/24";
 
 pub(super) struct Rig {
     pub(super) reg: Core,
@@ -185,7 +199,7 @@ impl Rig {
             server: Server::Up,
             known: None,
             backlog: None,
-            give: Ipv4Addr::new(192, 0, 2, 50),
+            give: FIRST,
             granted: BTreeMap::new(),
             by_chaddr: false,
             reserved: None,
@@ -300,9 +314,9 @@ impl Rig {
         let events = self.store.events.iter();
         events.filter(|event| event.kind == kind).count()
     }
+    #[track_caller]
     pub(super) fn assert_leased(&self, id: u64) {
-        let answer = &self.answers[&id];
-        assert!(matches!(answer, Answer::Leased { .. }), "{answer:?}");
+        self.leased(id);
     }
     pub(super) fn assert_no_call_is_left(&self) {
         let mut kept = self.reg.kept();
@@ -347,10 +361,7 @@ impl Rig {
                 ifname: "eth0".into(),
                 host_too: false,
             }),
-            lan: Lan::Link {
-                parent: "br0".into(),
-                vlan: 0,
-            },
+            lan: lan_on("br0", 0),
             client_id: ClientIdRule::Bytes(ClientId::new(format!("\0{id}").into_bytes()).unwrap()),
             chaddr: None,
             wanted: None,

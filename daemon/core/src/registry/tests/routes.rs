@@ -1,14 +1,9 @@
 //! Routes that are put on when the address is there and the link is up: those that the main plugin does not get, and those
 //! that the kernel removed with the link.
 
-use super::super::*;
 use super::rig::*;
-use crate::grant::policy::OnChange;
-use crate::link::{KernelMessage, LinkRoute, Step};
-use crate::profile::Profile;
 
 const HOST: &str = "192.0.2.50/32";
-const A: &str = "192.0.2.50/24";
 
 fn route(destination: &str, via: Option<&str>) -> Step {
     Step::AddRoute(LinkRoute {

@@ -1,12 +1,8 @@
 //! Routes that a result below CNI 1.1.0 cannot describe in full, and routes that somebody removes when a container is set up.
 
 use super::rig::*;
-use crate::effect::{Call, Failure};
 use crate::grant::Route;
-use crate::grant::policy::Policy;
-use crate::link::{LinkRoute, Step};
 
-const A: &str = "192.0.2.50/24";
 const SECONDS: u32 = 10_000;
 
 fn extra(destination: &str) -> Route {
@@ -46,10 +42,7 @@ fn bound(policy: Policy) -> Rig {
 }
 
 fn check(rig: &mut Rig) -> Answer {
-    let check = rig.request(Call::Check {
-        attachment: attachment("a"),
-        expected: vec![],
-    });
+    let check = rig.check(&[]);
     rig.answers.remove(&check).expect("an answer")
 }
 

@@ -1,11 +1,8 @@
 //! Interfaces that Docker sets up: what a lease gives one besides the address and the router is put on once Docker has
 //! finished.
 
-use super::networks::{LEASED, OWN, endpoint, id, with_network};
+use super::networks::{OWN, endpoint, network, with_network};
 use super::rig::*;
-use crate::effect::{NetworkAnswer, NetworkCall};
-use crate::link::{KernelMessage, Step};
-use crate::network::NetworkRecord;
 
 /// How long Docker is left to itself with an interface that is up, in seconds.
 const SETUP: f64 = 0.5;
@@ -22,16 +19,12 @@ fn joined(option: &[u8]) -> (Rig, Vec<String>) {
 }
 
 fn told(rig: &mut Rig) -> Vec<String> {
-    let join = rig.network_call(NetworkCall::Join {
-        network: id("n1"),
-        endpoint: id("e1"),
-        sandbox: String::new(),
-    });
+    let joined = rig.join("e1");
     let Answer::Network(NetworkAnswer::Joined {
         grant: Some(grant), ..
-    }) = &rig.answers[&join]
+    }) = &joined
     else {
-        panic!("{:?}", rig.answers[&join])
+        panic!("{joined:?}")
     };
     grant
         .routes
@@ -44,19 +37,13 @@ impl Rig {
     /// Docker moves the link in, and gives it its address.
     fn is_moved_in(&mut self) {
         self.interface.up = false;
-        self.inside.insert(OWN, 1);
-        self.link_leaves(&endpoint());
-        self.interface_appears(1, OWN);
-        self.configure(LEASED);
+        self.moves_in();
+        self.configure(A);
     }
 
     fn is_up(&mut self) {
         self.interface.up = true;
         self.tell_carrier(true);
-    }
-
-    fn wait(&mut self, seconds: f64) {
-        self.run_for(seconds);
     }
 }
 
@@ -103,12 +90,11 @@ fn docker_is_told_only_a_route_to_an_outside_router() {
     assert_eq!(joined(&[3, 4, 192, 0, 2, 1]).1, [""; 0]);
     // The router that the network names.
     let mut rig = Rig::new(8);
-    rig.bridge = false;
     let gateway = Some("203.0.113.7".parse().unwrap());
-    rig.network_call(NetworkCall::Create(Box::new(NetworkRecord {
+    rig.create(NetworkRecord {
         gateway,
-        ..super::networks::network("n1")
-    })));
+        ..network("n1")
+    });
     rig.options = vec![3, 4, 192, 0, 2, 1];
     rig.create_endpoint("e1", OWN);
     assert_eq!(told(&mut rig), ["203.0.113.7/32 via None"]);
@@ -119,9 +105,9 @@ fn routes_are_put_on_once_after_dockers_setup() {
     for restarts in [false, true] {
         let (mut rig, _) = joined(&ROUTE);
         rig.is_moved_in();
-        rig.wait(3.0);
+        rig.run_for(3.0);
         rig.is_up();
-        rig.wait(SETUP - 0.01);
+        rig.run_for(SETUP - 0.01);
         assert_eq!(
             steps(&rig),
             [""; 0],
@@ -129,10 +115,10 @@ fn routes_are_put_on_once_after_dockers_setup() {
         );
         match restarts {
             true => rig.restart(),
-            false => rig.wait(0.02),
+            false => _ = rig.run_for(0.02),
         }
         assert_eq!(steps(&rig), ["+198.51.100.0/24"]);
-        rig.wait(100.0);
+        rig.run_for(100.0);
         assert_eq!(
             (steps(&rig).len(), rig.only_record().former.clone()),
             (1, None)
@@ -145,14 +131,14 @@ fn a_link_set_down_during_setup_is_waited_for_anew() {
     let (mut rig, _) = joined(&ROUTE);
     rig.is_moved_in();
     rig.is_up();
-    rig.wait(SETUP - 0.1);
+    rig.run_for(SETUP - 0.1);
     rig.interface.up = false;
     rig.kernel(KernelMessage::Down((Cookie(1), 2)));
-    rig.wait(5.0);
+    rig.run_for(5.0);
     rig.is_up();
-    rig.wait(SETUP - 0.1);
+    rig.run_for(SETUP - 0.1);
     assert_eq!(steps(&rig), [""; 0]);
-    rig.wait(0.2);
+    rig.run_for(0.2);
     assert_eq!(steps(&rig), ["+198.51.100.0/24"]);
 }
 
@@ -165,17 +151,17 @@ fn a_change_moves_on_to_the_next_interface() {
     for goes in [true, false] {
         rig.is_moved_in();
         rig.is_up();
-        rig.wait(SETUP - 0.1);
+        rig.run_for(SETUP - 0.1);
         if goes {
             rig.inside.remove(&OWN);
             rig.interface.carry([]);
             rig.kernel(KernelMessage::LinkGone((Cookie(1), 2)));
             rig.link_returns(link.clone());
-            rig.wait(1.0);
+            rig.run_for(1.0);
         }
         assert_eq!(steps(&rig), [""; 0]);
     }
-    rig.wait(0.2);
+    rig.run_for(0.2);
     assert_eq!(
         steps(&rig),
         [

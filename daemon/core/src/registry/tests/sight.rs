@@ -1,13 +1,6 @@
 //! Namespaces that are missing: gone, or out of this daemon's sight.
 
-use super::super::*;
 use super::rig::*;
-use crate::effect::Failure;
-use crate::event::EventKind;
-use crate::identity::ClientId;
-use crate::link::{KernelMessage, Link, LinkCause};
-use crate::record::RecordState;
-use crate::time::Instant;
 
 /// The ways in which a daemon sees no namespace: without the directory, with an empty one, with files on which nothing is
 /// mounted, among the processes of others.
@@ -156,11 +149,7 @@ fn an_unseen_holder_keeps_its_identity() {
         let mut rig = three();
         rig.blind = Some(way("/ns/1".into()));
         let add = rig.add("d", 4, "a");
-        assert!(
-            matches!(&rig.answers[&add], Answer::Failed(Failure::Held { .. })),
-            "{:?}",
-            rig.answers[&add]
-        );
+        assert_fails!(rig, add, Failure::Held { .. });
     }
 }
 

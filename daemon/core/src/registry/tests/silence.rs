@@ -1,10 +1,7 @@
 //! An ADD without an offer names what may be the reason.
 
 use super::rig::*;
-use crate::effect::{Answer, Failure, FrameMeta, Input};
-use crate::event::EventKind;
-use crate::link::LinkCause;
-use crate::silence::Survey;
+use crate::effect::FrameMeta;
 
 fn silent() -> Rig {
     let mut rig = Rig::new(8);
@@ -107,7 +104,7 @@ fn an_add_whose_acknowledgement_is_refused_says_why() {
         let mut add = rig.call("a", 1, "a");
         add.timeout = std::time::Duration::from_secs(5);
         let add = rig.request(crate::effect::Call::Add(add));
-        (rig.server, rig.give) = (server, std::net::Ipv4Addr::new(192, 0, 2, 77));
+        (rig.server, rig.give) = (server, OTHER);
         rig.run_until(1005.1);
         let failure = rig.failure(add).to_string();
         assert!(

@@ -1,17 +1,6 @@
 //! Servers that are slow: what is sent to one twice delays everybody.
 
-use std::collections::VecDeque;
-use std::net::Ipv4Addr;
-use std::time::Duration;
-
-use super::super::*;
 use super::rig::*;
-use crate::effect::Row;
-use crate::identity::ClientId;
-use crate::link::Link;
-use crate::record::Record;
-use crate::source::lease::LeaseTimes;
-use crate::wire::Mac;
 
 /// The containers that start at once.
 const CROWD: u64 = 200;

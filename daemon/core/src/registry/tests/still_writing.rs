@@ -1,14 +1,8 @@
 //! Leases and losses that the store has not written yet: they count as if it had.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use super::rig::*;
-use crate::effect::Call;
-use crate::identity::Attachment;
-use crate::wire::Mac;
-
-const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
-const SHARED: Mac = Mac([2, 0, 0, 0, 7, 7]);
 
 impl Rig {
     /// Asks for a container of another network of the same LAN.
@@ -31,8 +25,7 @@ impl Rig {
 
     /// Has the store write everything from now on.
     fn writes(&mut self, until: f64) {
-        self.disk = Disk::Good;
-        self.flush();
+        self.disk_recovers();
         self.run_until(until);
     }
 }

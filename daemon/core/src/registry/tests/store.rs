@@ -1,16 +1,10 @@
 //! Leases that were lost, changed or given back while the store, the server or the boot failed them.
 
-use std::net::Ipv4Addr;
-
-use super::super::*;
 use super::rig::*;
-use crate::effect::StoreCause;
-use crate::grant::policy::Detection;
-use crate::wire::Mac;
 
 #[test]
 fn an_address_of_an_earlier_boot_is_asked_for_first() {
-    let address = Ipv4Addr::new(192, 0, 2, 50);
+    let address = FIRST;
     for is_anothers in [false, true] {
         let mut rig = Rig::new(8);
         rig.live.clear();
@@ -34,7 +28,7 @@ fn a_regained_address_is_put_on_though_no_write_succeeds() {
     let mut rig = Rig::new(8);
     rig.profile.policy.detection = Detection::Off;
     rig.add("a", 1, "a");
-    rig.configure("192.0.2.50/24");
+    rig.configure(A);
     rig.server = Server::Naks;
     rig.disk = Disk::Slow;
     rig.run_until(1051.01);
@@ -49,9 +43,5 @@ fn a_regained_address_is_put_on_though_no_write_succeeds() {
     while let Some((op, _)) = rig.slow.pop_front() {
         rig.end(op, Outcome::Persisted(Err(StoreCause::Full)));
     }
-    assert_eq!(
-        rig.on_link(),
-        ["192.0.2.50/24"],
-        "the store holds it as it was"
-    );
+    assert_eq!(rig.on_link(), [A], "the store holds it as it was");
 }

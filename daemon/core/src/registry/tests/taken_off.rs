@@ -1,17 +1,6 @@
 //! An address that somebody took off the interface stays off, even with later leases.
 
-use std::net::Ipv4Addr;
-
 use super::rig::*;
-use crate::event::{Event, EventKind};
-use crate::grant::policy::{OnChange, OnExpiry, Policy};
-use crate::link::Step;
-use crate::profile::Profile;
-use crate::record::RecordState;
-
-const A: &str = "192.0.2.50/24";
-const B: &str = "192.0.2.77/24";
-const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
 
 /// A container whose address somebody took off, as KubeVirt does for its virtual machine.
 fn taken_off(profile: Profile) -> Rig {

@@ -1,8 +1,6 @@
 //! What is wrong with LANs and leases, as every surface shows it.
 
 use super::rig::*;
-use crate::profile::Profile;
-use crate::trouble::TroubleKind;
 
 #[test]
 fn a_bridge_that_takes_the_routers_address_is_a_trouble() {

@@ -1,8 +1,6 @@
 //! A RELEASE that its link does not accept does not count: it is sent another way, or later.
 
-use super::super::*;
 use super::rig::*;
-use crate::event::EventKind;
 
 const RELEASE: u8 = 7;
 

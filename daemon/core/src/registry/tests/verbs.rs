@@ -1,11 +1,6 @@
 //! GC, STATUS, adoption, and the effects of a profile on the life of a lease.
 
-use super::super::*;
 use super::rig::*;
-use crate::effect::{Adoptee, Call, Failure, RequestId, StoreCause};
-use crate::identity::Lan;
-use crate::link::{Link, LinkCause};
-use crate::profile::Profile;
 
 #[test]
 fn a_gc_releases_what_its_network_does_not_keep() {
@@ -45,7 +40,7 @@ fn a_gc_goes_on_after_a_failure_and_reports_it() {
     rig.add("b", 2, "b");
     rig.disk = Disk::Full;
     let id = rig.collect();
-    let Answer::Failed(Failure::NotCollected(faults)) = &rig.answers[&id] else {
+    let Failure::NotCollected(faults) = rig.failure(id) else {
         panic!("{:?}", rig.answers[&id])
     };
     assert_eq!(
@@ -62,12 +57,8 @@ fn a_collection_that_the_store_holds_up_ends_by_itself() {
     rig.disk = Disk::Slow;
     let id = rig.collect();
     rig.run_until(1030.0);
-    assert!(matches!(
-        &rig.answers[&id],
-        Answer::Failed(Failure::NotCollected(_))
-    ));
-    rig.disk = Disk::Good;
-    rig.flush();
+    assert_fails!(rig, id, Failure::NotCollected(_));
+    rig.disk_recovers();
     rig.run_until(1040.0);
     assert!(rig.rows().is_empty(), "the DEL went on");
 }
@@ -89,10 +80,7 @@ fn status_writes_looks_and_opens_before_it_says_ready() {
     rig.disk = Disk::Slow;
     let id = rig.request(Call::Status { parent: None });
     rig.run_until(1011.0);
-    assert!(matches!(
-        &rig.answers[&id],
-        Answer::Failed(Failure::NotReady(_))
-    ));
+    assert_fails!(rig, id, Failure::NotReady(_));
     let hung_up = rig.request(Call::Status { parent: None });
     rig.input(Input::HungUp(RequestId(hung_up)));
     rig.flush();
@@ -107,7 +95,7 @@ fn status_names_every_fault_whichever_is_seen_first() {
     };
     (rig.disk, rig.blind) = (Disk::Full, Some(LinkCause::NoLink("br0".to_owned())));
     let early = rig.request(parent());
-    let Answer::Failed(Failure::NotReady(faults)) = &rig.answers[&early] else {
+    let Failure::NotReady(faults) = rig.failure(early) else {
         panic!("{:?}", rig.answers[&early])
     };
     assert!(
@@ -121,29 +109,17 @@ fn status_names_every_fault_whichever_is_seen_first() {
     assert_eq!(rig.answers[&late], rig.answers[&early]);
 }
 
-/// Hands in one running container with the address .50 in namespace 1.
-fn adopt(rig: &mut Rig) {
-    let adoptee = Adoptee {
-        add: rig.call("a", 1, "a"),
-        address: "192.0.2.50/24".parse().expect("an address"),
-        mac: None,
-    };
-    rig.reg = Core::new(Config::default(), 8);
-    rig.start("b", vec![], vec![adoptee]);
-}
-
 #[test]
 fn a_full_disk_ends_no_lease_that_is_being_adopted() {
     let mut rig = Rig::new(8);
-    rig.interface
-        .carry(["192.0.2.50/24".parse().expect("an address")]);
+    rig.interface.carry([A.parse().unwrap()]);
     rig.disk = Disk::Full;
-    adopt(&mut rig);
+    rig.adopts(rig.running());
     assert_eq!(rig.state("a"), ["BOUND"], "held in memory");
-    assert!(
-        rig.sent.iter().all(|(kind, _)| *kind != 7),
-        "released under a live container: {:?}",
-        rig.sent
+    assert_eq!(
+        rig.sends(7),
+        0,
+        "it would be released under a live container"
     );
     assert_eq!(
         rig.reg.adopting(),
@@ -162,23 +138,22 @@ fn a_full_disk_ends_no_lease_that_is_being_adopted() {
 #[test]
 fn an_adoption_that_nobody_answers_releases_nothing() {
     let mut rig = Rig::new(8);
-    rig.interface
-        .carry(["192.0.2.50/24".parse().expect("an address")]);
+    rig.interface.carry([A.parse().unwrap()]);
     rig.server = Server::OffersOnly;
-    adopt(&mut rig);
+    rig.adopts(rig.running());
     rig.run_until(1060.0);
     assert_eq!(rig.not_adopted().len(), 1);
-    assert!(
-        rig.sent.iter().all(|(kind, _)| *kind != 7),
-        "released under a live container: {:?}",
-        rig.sent
+    assert_eq!(
+        rig.sends(7),
+        0,
+        "it would be released under a live container"
     );
 }
 
 #[test]
 fn a_failed_adoption_is_listed_with_its_reason() {
     let mut rig = Rig::new(8);
-    adopt(&mut rig);
+    rig.adopts(rig.running());
     assert!(
         rig.sent.is_empty(),
         "the address is not on the link: nothing is asked"
@@ -189,13 +164,12 @@ fn a_failed_adoption_is_listed_with_its_reason() {
     );
 
     let mut rig = Rig::new(8);
-    rig.interface
-        .carry(["192.0.2.50/24".parse().expect("an address")]);
+    rig.interface.carry([A.parse().unwrap()]);
     rig.server = Server::Silent;
-    adopt(&mut rig);
+    rig.adopts(rig.running());
     rig.run_until(1030.5);
     assert_eq!(rig.not_adopted().len(), 1);
-    assert!(rig.rows().is_empty() && !rig.sent.iter().any(|(kind, _)| *kind == 7));
+    assert_eq!((rig.rows().len(), rig.sends(7)), (0, 0));
 }
 
 #[test]
@@ -207,10 +181,7 @@ fn broadcasts_over_the_parent_are_in_the_lans_vlan() {
             ..Profile::default()
         };
         let mut add = rig.call("a", 1, "a");
-        add.lan = Lan::Link {
-            parent: "br0".into(),
-            vlan,
-        };
+        add.lan = lan_on("br0", vlan);
         rig.request(Call::Add(add));
         assert_eq!(rig.state("a"), ["BOUND"]);
         let [

@@ -1,11 +1,8 @@
 //! The visit in which an ADD's link is set up, looked at, and given sockets.
 
-use super::super::*;
 use super::rig::*;
-use crate::effect::{ExchangeId, Failure};
-use crate::identity::Lan;
-use crate::link::{Hears, Link, Place, Sockets, Step};
-use crate::wire::Mac;
+use crate::effect::ExchangeId;
+use crate::link::Hears;
 
 impl Rig {
     /// Makes such a visit, or holds its outcome back like that of a look.
@@ -106,14 +103,12 @@ fn carrier_reported_during_a_look_leads_to_another_look() {
     let mut rig = Rig::new(8);
     (rig.interface.carrier, rig.hold_looks) = (false, true);
     let add = rig.add("a", 1, "a");
-    let (op, outcome) = rig.looks.pop_front().expect("the visit");
-    rig.end(op, outcome);
+    rig.end_look();
     rig.tell_carrier(true);
     rig.tell_carrier(true);
     assert_eq!(rig.looks.len(), 1, "one look at a time");
     (rig.interface.carrier, rig.hold_looks) = (true, false);
-    let (op, outcome) = rig.looks.pop_front().expect("the look");
-    rig.end(op, outcome);
+    rig.end_look();
     rig.assert_leased(add);
 }
 

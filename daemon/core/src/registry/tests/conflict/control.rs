@@ -1,7 +1,6 @@
 //! A station that claims the leased address is asked for one that nobody can have before its claim has any effect.
 
 use super::*;
-use crate::effect::Call;
 
 const PROXY: Mac = Mac([2, 0, 0, 0, 8, 8]);
 
@@ -17,15 +16,6 @@ impl Rig {
             .iter()
             .filter(is_one)
             .map(|(_, target)| *target)
-            .collect()
-    }
-
-    fn causes(&self, kind: EventKind) -> Vec<&str> {
-        self.store
-            .events
-            .iter()
-            .filter(|event| event.kind == kind)
-            .map(|event| event.cause.as_str())
             .collect()
     }
 }
@@ -80,11 +70,11 @@ fn an_add_out_of_time_names_who_claims_its_address() {
         })
     );
     assert_eq!(
-        rig.messages(),
+        rig.kinds(),
         [1, 3, 4],
         "a RELEASE would say that it is free"
     );
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
+    rig.assert_nothing_is_left();
 }
 
 #[test]
@@ -98,8 +88,7 @@ fn a_lease_waits_for_the_control_after_its_mtu_is_set() {
             rig.wake();
         }
         rig.hold_looks = false;
-        let (op, outcome) = rig.looks.pop_front().expect("the first look");
-        rig.end(op, outcome);
+        rig.end_look();
         rig.hold_looks = true;
         while rig.looks.is_empty() {
             rig.wake();
@@ -114,7 +103,7 @@ fn a_lease_waits_for_the_control_after_its_mtu_is_set() {
         assert!(!rig.answers.contains_key(&add));
         rig.run_until(began + 1.0);
         assert_eq!(
-            (rig.answers.contains_key(&add), rig.messages().contains(&4)),
+            (rig.answers.contains_key(&add), rig.kinds().contains(&4)),
             (proxy, !proxy)
         );
     }
@@ -130,7 +119,7 @@ fn where_the_control_cannot_be_asked_for_the_claim_stands() {
     let exchange = *rig.open.keys().next().expect("its sockets");
     rig.breaks(exchange, LinkCause::Down);
     assert_eq!(rig.state("a"), ["INIT"]);
-    assert!(rig.kinds_of_events().contains(&EventKind::Declined));
+    assert!(rig.events().contains(&EventKind::Declined));
 }
 
 #[test]
@@ -143,8 +132,7 @@ fn an_add_goes_on_without_sockets_beside_known_proxies() {
     }
     rig.stations.insert(ANY, PROXY);
     rig.claim(PROXY, FIRST);
-    rig.disk = Disk::Good;
-    rig.flush();
+    rig.disk_recovers();
     let began = rig.seconds();
     for exchange in rig.open.keys().copied().collect::<Vec<_>>() {
         rig.breaks(
@@ -153,9 +141,5 @@ fn an_add_goes_on_without_sockets_beside_known_proxies() {
         );
     }
     rig.run_until(began + 1.0);
-    assert!(
-        matches!(rig.answers.get(&add), Some(Answer::Leased { .. })),
-        "{:?}",
-        rig.answers.get(&add)
-    );
+    rig.assert_leased(add);
 }

@@ -1,8 +1,6 @@
 //! What is declined, and when: only the address in conflict, never after the lease is given up, never before the store
 //! has recorded the loss.
 
-use std::sync::Arc;
-
 use super::*;
 
 /// A client that takes a lease in two messages, which was offered FIRST in vain and keeps looking.
@@ -12,7 +10,7 @@ fn rig_after_an_offer_in_vain() -> (Rig, u64) {
     rig.options = vec![80, 0];
     rig.server = Server::OffersOnly;
     let add = rig.add("a", 1, "a");
-    assert_eq!((rig.messages(), rig.count(PROBE)), (vec![1, 3], 1));
+    assert_eq!((rig.kinds(), rig.count(PROBE)), (vec![1, 3], 1));
     (rig, add)
 }
 
@@ -23,7 +21,7 @@ fn a_conflict_does_not_count_for_another_address() {
     (rig.server, rig.give) = (Server::Commits, SECOND);
     rig.run_until(1012.0);
     assert_eq!(rig.leased(add), SECOND);
-    assert!(!rig.messages().contains(&4), "{:?}", rig.messages());
+    assert!(!rig.kinds().contains(&4), "{:?}", rig.kinds());
     assert_eq!(
         rig.count((Ipv4Addr::UNSPECIFIED, SECOND)),
         3,
@@ -43,13 +41,13 @@ fn a_lease_after_a_conflict_over_its_address_is_watched() {
     rig.tell_carrier(true);
     rig.run_until(1020.0);
     rig.server = Server::OffersOnly;
-    while !rig.messages().ends_with(&[1, 3]) {
+    while !rig.kinds().ends_with(&[1, 3]) {
         rig.wake();
     }
     rig.answer_probe(FIRST);
     rig.stations.insert(FIRST, NEIGHBOUR);
     rig.server = Server::Silent;
-    while !rig.messages().ends_with(&[1]) {
+    while !rig.kinds().ends_with(&[1]) {
         rig.wake();
     }
     rig.server = Server::Commits;
@@ -58,7 +56,7 @@ fn a_lease_after_a_conflict_over_its_address_is_watched() {
         rig.wake();
     }
     rig.run_until(rig.seconds() + 5.0);
-    assert!(rig.messages().ends_with(&[1, 1, 4]), "{:?}", rig.messages());
+    assert!(rig.kinds().ends_with(&[1, 1, 4]), "{:?}", rig.kinds());
     assert_eq!(rig.count(PROBE), 1);
 }
 
@@ -69,15 +67,12 @@ fn an_add_out_of_time_with_a_conflict_in_hand_declines() {
     let add = rig.add("a", 1, "a");
     rig.answer_probe(FIRST);
     rig.run_until(1030.0);
-    assert!(matches!(
-        rig.answers[&add],
-        Answer::Failed(Failure::TimedOut(..))
-    ));
+    assert_fails!(rig, add, Failure::TimedOut(..));
     while !rig.slow.is_empty() {
         rig.flush();
     }
-    assert_eq!(rig.messages(), [1, 3, 4]);
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
+    assert_eq!(rig.kinds(), [1, 3, 4]);
+    rig.assert_nothing_is_left();
 }
 
 #[test]
@@ -94,12 +89,9 @@ fn an_add_that_the_store_refuses_declines_a_used_address() {
         rig.disk = Disk::Good;
         rig.unwritten(op);
         rig.run_until(1010.0);
-        assert!(matches!(
-            rig.answers[&add],
-            Answer::Failed(Failure::Store(_) | Failure::Cancelled(_))
-        ));
-        assert_eq!(rig.messages(), [1, 3, 4], "cancelled {cancelled}");
-        assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
+        assert_fails!(rig, add, Failure::Store(_) | Failure::Cancelled(_));
+        assert_eq!(rig.kinds(), [1, 3, 4], "cancelled {cancelled}");
+        rig.assert_nothing_is_left();
     }
 }
 
@@ -118,11 +110,10 @@ fn an_add_cancelled_during_its_mtu_declines_after_a_claim() {
     rig.answer_probe(FIRST);
     rig.del("a");
     rig.run_until(1010.0);
-    assert_eq!(rig.messages(), [1, 3, 4]);
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
-    let (op, outcome) = rig.looks.pop_front().expect("the look");
-    rig.end(op, outcome);
-    assert!(rig.rows().is_empty() && rig.messages() == [1, 3, 4]);
+    assert_eq!(rig.kinds(), [1, 3, 4]);
+    rig.assert_nothing_is_left();
+    rig.end_look();
+    assert!(rig.rows().is_empty() && rig.kinds() == [1, 3, 4]);
 }
 
 #[test]
@@ -133,14 +124,14 @@ fn so_it_is_when_nobody_waited_for_it() {
     rig.server = Server::Silent;
     rig.run_until(1011.0);
     rig.server = Server::OffersOnly;
-    while !rig.messages().ends_with(&[1, 3]) {
+    while !rig.kinds().ends_with(&[1, 3]) {
         rig.wake();
     }
     rig.answer_probe(FIRST);
     rig.del("a");
     rig.run_until(1100.0);
-    assert!(rig.messages().ends_with(&[3, 4]), "{:?}", rig.messages());
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
+    assert!(rig.kinds().ends_with(&[3, 4]), "{:?}", rig.kinds());
+    rig.assert_nothing_is_left();
 }
 
 #[test]
@@ -151,9 +142,9 @@ fn an_address_is_declined_before_a_successor_asks_for_it() {
     rig.disk = Disk::Slow;
     rig.answer_probe(FIRST);
     rig.del("a");
-    assert_eq!(rig.messages(), [1, 3]);
+    assert_eq!(rig.kinds(), [1, 3]);
     rig.add("b", 2, "same");
-    assert_eq!(rig.messages(), [1, 3, 4, 1, 3]);
+    assert_eq!(rig.kinds(), [1, 3, 4, 1, 3]);
 }
 
 #[test]
@@ -171,16 +162,12 @@ fn a_used_address_of_a_dead_link_is_released_by_the_host() {
         for exchange in rig.open.keys().copied().collect::<Vec<_>>() {
             rig.breaks(exchange, LinkCause::NoLink("2".to_owned()));
         }
-        rig.disk = Disk::Good;
-        rig.flush();
+        rig.disk_recovers();
         rig.run_until(1010.0);
-        assert!(matches!(
-            &rig.answers[&add],
-            Answer::Failed(Failure::Link { .. })
-        ));
-        assert_eq!(rig.messages(), [1, 3, 7], "written {written}");
+        assert_fails!(rig, add, Failure::Link { .. });
+        assert_eq!(rig.kinds(), [1, 3, 7], "written {written}");
         assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));
-        assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
+        rig.assert_nothing_is_left();
     }
 }
 
@@ -192,14 +179,11 @@ fn a_dead_link_is_released_if_its_sockets_break_later() {
     rig.live.remove(&1);
     rig.kernel(KernelMessage::LinkGone((Cookie(1), 2)));
     rig.run_until(1010.0);
-    assert!(matches!(
-        &rig.answers[&add],
-        Answer::Failed(Failure::Link { .. })
-    ));
+    assert_fails!(rig, add, Failure::Link { .. });
     assert_eq!(
-        rig.messages(),
+        rig.kinds(),
         [1, 3, 7],
         "a DECLINE would leave over a link that is gone"
     );
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
+    rig.assert_nothing_is_left();
 }

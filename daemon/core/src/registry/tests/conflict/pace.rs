@@ -1,11 +1,10 @@
 //! How often addresses are declined: three of them by an ADD, and ten on a LAN in ten minutes.
 
 use super::*;
-use crate::effect::Call;
 
 impl Rig {
     fn declines(&self) -> usize {
-        self.messages().iter().filter(|kind| **kind == 4).count()
+        self.kinds().iter().filter(|kind| **kind == 4).count()
     }
 
     /// A neighbour uses every address that the server has.
@@ -53,7 +52,7 @@ fn an_add_ends_at_the_third_offer_of_a_used_address() {
         }))
     );
     assert_eq!(rig.declines(), 1);
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
+    rig.assert_nothing_is_left();
 }
 
 #[test]
@@ -74,7 +73,7 @@ fn a_lan_has_at_most_ten_declines_in_ten_minutes() {
         "192.0.2.60 is in use by 02:00:00:00:09:09, and was not declined, because ten addresses on br0 were declined in the last \
          ten minutes: find out why that Ethernet address answers for it"
     );
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
+    rig.assert_nothing_is_left();
     // Whose address nobody claims does not wait.
     rig.give = Ipv4Addr::from_bits(FIRST.to_bits() + 300);
     let (began, add) = (rig.seconds(), rig.add("b", 2, "b"));
@@ -111,16 +110,14 @@ fn an_add_declines_three_addresses_at_most() {
     let mut rig = hostile();
     assert_eq!(rig.declines(), 3);
     assert!(rig.seconds() < 1005.0, "soon: {}", rig.seconds());
-    let Some(Answer::Failed(failure)) = rig.answers.get(&1) else {
-        panic!()
-    };
+    let failure = rig.failure(1);
     assert_eq!(
         failure.to_string(),
         "3 addresses that were offered on br0 are in use, and were declined: 192.0.2.50 by 02:00:00:00:09:09, 192.0.2.51 by \
          02:00:00:00:09:09, 192.0.2.52 by 02:00:00:00:09:09; take them out of the server's pool, or find out why these \
          Ethernet addresses answer for them"
     );
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
+    rig.assert_nothing_is_left();
     rig.run_until(1100.0);
     assert_eq!(rig.declines(), 3, "nothing goes on");
 }

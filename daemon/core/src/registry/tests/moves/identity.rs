@@ -6,18 +6,13 @@ use super::*;
 fn a_late_search_takes_no_identity_from_a_newer_add() {
     let mut rig = leased();
     rig.hold_seeks = true;
-    let first = rig.add_endpoint(OTHER, "a");
+    let first = rig.add_endpoint(OTHER_MAC, "a");
     rig.release_endpoint(OWN);
     let next = rig.add_endpoint(Mac([2, 0, 0, 0, 7, 7]), "a");
     rig.assert_leased(next);
     rig.hold_seeks = false;
-    let (op, outcome) = rig.held_seeks.pop_front().unwrap();
-    rig.end(op, outcome);
-    assert!(
-        matches!(rig.answers[&first], Answer::Failed(Failure::Held { .. })),
-        "{:?}",
-        rig.answers[&first]
-    );
+    rig.end_seek();
+    assert_fails!(rig, first, Failure::Held { .. });
     assert_eq!(rig.rows()[0].attachment, endpoint(Mac([2, 0, 0, 0, 7, 7])));
 }
 
@@ -28,8 +23,8 @@ fn an_identity_is_given_away_only_after_a_whole_search() {
         rig.sees_part = sees_part;
         // The daemon never heard that it came.
         rig.inside.extend(is_there.then_some((OWN, 1)));
-        let next = rig.add_endpoint(OTHER, "a");
-        let Answer::Failed(Failure::Held { holder, .. }) = &rig.answers[&next] else {
+        let next = rig.add_endpoint(OTHER_MAC, "a");
+        let Failure::Held { holder, .. } = rig.failure(next) else {
             panic!("{:?}", rig.answers[&next])
         };
         assert_eq!((holder, rig.seeks.clone()), (&endpoint(OWN), vec![None]));

@@ -46,14 +46,14 @@ impl Rig {
     /// Adds attachment `a`, whose main plugin puts the address on at once.
     pub(in crate::registry::tests) fn bind(&mut self) {
         self.add("a", 1, "a");
-        self.configure(FIRST_ADDRESS);
+        self.configure(A);
     }
 
     /// Adds attachment `a`, whose main plugin puts the address on when nobody listens for conflicts any more.
     pub(in crate::registry::tests) fn bind_slowly(&mut self) {
         self.add("a", 1, "a");
         self.run_until(1009.0);
-        self.configure(FIRST_ADDRESS);
+        self.configure(A);
     }
 
     /// Takes an address off the interface, by hand.

@@ -32,7 +32,7 @@ impl Rig {
 
     /// At T1 the server refuses to extend what it gave; from a second later on it gives another address.
     pub(in crate::registry::tests) fn renumber(&mut self, t1: f64) {
-        self.give = Ipv4Addr::new(192, 0, 2, 77);
+        self.give = OTHER;
         self.granted.clear();
         self.server = Server::NaksOnly;
         self.run_until(t1 + 1.0);

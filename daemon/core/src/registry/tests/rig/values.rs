@@ -2,6 +2,19 @@
 
 use super::*;
 
+/// What the server gives first.
+pub(in crate::registry::tests) const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+/// The same with its mask.
+pub(in crate::registry::tests) const A: &str = "192.0.2.50/24";
+/// What the server gives where a test has it give another.
+pub(in crate::registry::tests) const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
+/// The same with its mask.
+pub(in crate::registry::tests) const B: &str = "192.0.2.77/24";
+/// A station that is no container.
+pub(in crate::registry::tests) const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
+/// The Ethernet address that interfaces have alike, as on ipvlan.
+pub(in crate::registry::tests) const SHARED: Mac = Mac([2, 0, 0, 0, 7, 7]);
+
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in crate::registry::tests) enum Disk {
     Good,
@@ -49,10 +62,7 @@ pub(in crate::registry::tests) fn record(who: &str, boot: &str, at: f64) -> Reco
     Record {
         attachment: attachment(who),
         identity: Identity {
-            lan: Lan::Link {
-                parent: "br0".into(),
-                vlan: 0,
-            },
+            lan: lan_on("br0", 0),
             client_id: ClientId::new(b"\0id".to_vec()).unwrap(),
             chaddr: Mac([2, 0, 0, 0, 1, 1]),
         },
@@ -72,7 +82,7 @@ pub(in crate::registry::tests) fn record(who: &str, boot: &str, at: f64) -> Reco
                 end: seconds(40000),
             }),
             ..Lease::unknown(
-                "192.0.2.50/24".parse().unwrap(),
+                A.parse().unwrap(),
                 Instant::from_boot(Duration::from_secs_f64(at)),
             )
         },
