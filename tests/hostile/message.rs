@@ -8,8 +8,6 @@ use leasehold_core::wire::option::{
 };
 use netns_fixtures::model::{self, code};
 
-use super::script::Script;
-
 /// Reads a server's message, a UDP payload.
 ///
 /// Its options are bounded and hold nothing that a resolver's file, a log or a routing table must not see. What the
@@ -40,19 +38,17 @@ pub fn message(bytes: &[u8]) {
 /// # Panics
 /// As [`message`], and if a message with a type is refused.
 pub fn option(bytes: &[u8]) {
-    let mut script = Script(bytes);
-    let overload = script.u8() & 3;
-    let field = |script: &mut Script<'_>, held: bool, length: usize| {
-        let mut field = if held {
-            script.slice(length).to_vec()
-        } else {
-            Vec::new()
-        };
+    let (first, mut rest) = bytes.split_at(bytes.len().min(1));
+    let overload = first.first().map_or(0, |first| first & 3);
+    let mut field = |held: bool, length: usize| {
+        let (taken, after) = rest.split_at(if held { length.min(rest.len()) } else { 0 });
+        rest = after;
+        let mut field = taken.to_vec();
         field.resize(length, 0);
         field
     };
-    let sname = field(&mut script, overload & 2 != 0, 64);
-    let file = field(&mut script, overload & 1 != 0, 128);
+    let sname = field(overload & 2 != 0, 64);
+    let file = field(overload & 1 != 0, 128);
     let header = [[2, 1, 6, 0].as_slice(), &[0; 40]].concat();
     let overloaded: &[u8] = if overload == 0 {
         &[]
@@ -66,7 +62,7 @@ pub fn option(bytes: &[u8]) {
         [99, 130, 83, 99].as_slice(),
         overloaded,
         &[53, 1, 5],
-        script.0,
+        rest,
     ]
     .concat();
     // A truncated second message type invalidates the first.

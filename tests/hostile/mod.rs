@@ -1,16 +1,13 @@
-//! The entry points for bytes from outside: frames, messages, options, requests; and for whole scripts of what can
-//! happen to a client. A registry's random life is among the core's tests.
+//! The entry points for bytes from outside: frames, messages, options, requests. A registry's random life is among the core's
+//! tests, a client's in the simulation.
 //!
 //! Each function takes any bytes, and panics if the result is not what it must be. The fuzz targets of `tests/fuzz` and
 //! the properties of `tests/properties` drive the very same functions.
 
-mod client;
 mod frame;
 mod message;
 mod request;
-mod script;
 
-pub use client::client;
 pub use frame::frame;
 pub use message::{message, option};
 pub use request::request;
@@ -19,10 +16,9 @@ pub use request::request;
 pub type Entry = fn(&[u8]);
 
 /// All of them, by name.
-pub const ALL: [(&str, Entry); 5] = [
+pub const ALL: [(&str, Entry); 4] = [
     ("frame", frame),
     ("message", message),
     ("option", option),
     ("request", request),
-    ("client", client),
 ];

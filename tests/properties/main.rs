@@ -82,9 +82,4 @@ proptest! {
     fn any_request_is_passed_on_or_refused(bytes in bytes("request", 200)) {
         hostile::request(&bytes);
     }
-
-    #[test]
-    fn a_client_keeps_to_the_rules_through_any_life(bytes in bytes("client", 400)) {
-        hostile::client(&bytes);
-    }
 }
