@@ -108,43 +108,6 @@ fn what_is_not_as_the_cache_says_is_not_adopted() -> Result<(), CallError> {
     Ok(())
 }
 
-#[test]
-fn what_could_not_be_adopted_at_once_is_adopted_later() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[needs(), vec![Need::Program("ip")]].concat());
-    let mut lab = Lab::without_daemon(&sandbox)?;
-    let server = Dnsmasq::start(&lab.lan, Grants::default())?;
-    let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
-    let early = attach(&lab, &incumbent, "early")?;
-    let late = attach(&lab, &incumbent, "late")?;
-    incumbent.stop()?;
-    let address = Lan::on_lan(late.address).to_string();
-    let ip = |verb| {
-        late.container
-            .netns
-            .run_command("ip", &["addr", verb, &address, "dev", "eth0"], "")
-    };
-    ip("del")?;
-
-    lab.start_daemon()?;
-    lab.wait_for_line("not adopted, trying again attachment=lan/late/eth0")?;
-    let listed = lab.daemon().operator(&["list"])?;
-    assert!(
-        listed.contains(&format!("{address} is not on interface eth0")),
-        "no reason in:\n{listed}"
-    );
-    lab.daemon().wait_for_event("lan/early/eth0 adopted ")?;
-    // The next daemon goes on adopting, although it finds leases.
-    lab.kill9()?;
-    lab.start_daemon()?;
-    lab.wait_for_line("not adopted, trying again attachment=lan/late/eth0")?;
-    ip("add")?;
-    lab.daemon().wait_for_event("lan/late/eth0 adopted ")?;
-    witness::holds_bound(&lab, [&early, &late])?;
-    lab.detach(&early)?;
-    lab.detach(&late)?;
-    Ok(server.wait_until_free()?)
-}
-
 /// Attaches a container as a runtime does whose IPAM plugin is the incumbent.
 pub(crate) fn attach(lab: &Lab, incumbent: &Incumbent, id: &str) -> Result<Member, CallError> {
     let (container, result) = incumbent.attach(id, &lab.config, &lab.home().cni_cache())?;

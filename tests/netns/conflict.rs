@@ -14,9 +14,6 @@ const NEEDS: &[Need] = &[Need::Program("dnsmasq")];
 /// The address that the server keeps for the container.
 const KEPT: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 77);
 const CONTAINER: Mac = [2, 0x6c, 0, 0, 9, 77];
-/// The address of a server in a container.
-const BESIDE: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 3);
-
 /// A LAN on which the server keeps [`KEPT`] for [`CONTAINER`].
 struct Stage {
     lab: Lab,
@@ -163,36 +160,6 @@ fn a_new_ethernet_address_is_announced_to_the_lan() -> Result<(), CallError> {
     Ok(stage.server.wait_until_free()?)
 }
 
-/// The server answers slowly here: on a busy machine, a quick one would be faster than the neighbour.
-#[test]
-fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let lab = Lab::new(&sandbox)?;
-    let pool = (KEPT, Ipv4Addr::new(10, 7, 0, 99));
-    let answer_time = Duration::from_millis(500);
-    let server = ModelServer::start(
-        &lab.lan,
-        Config {
-            pool,
-            answer_time,
-            ..Config::new(Lan::SUBNET)
-        },
-    )?;
-    let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
-    neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
-    let member = lab.attach("c1")?;
-    assert_ne!(member.address, KEPT);
-    server.wait_for("DECLINE", 0, DEADLINE, |event| {
-        (*event == Event::Declined(KEPT)).then_some(())
-    })?;
-    assert_eq!(
-        server.leases().into_keys().collect::<Vec<_>>(),
-        [member.address]
-    );
-    assert_eq!(server.violations(), []);
-    lab.check(&member)
-}
-
 /// The neighbour is a macvlan beside the container's, and hears the container but not their parent.
 #[test]
 fn an_address_that_a_sibling_uses_is_declined() -> Result<(), CallError> {
@@ -277,153 +244,6 @@ fn siblings_hear_each_question_once_and_the_wire_all() -> Result<(), CallError> 
 }
 
 #[test]
-fn a_server_in_a_sibling_gets_each_request_at_once() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let lab = Lab::new(&sandbox)?;
-    let machine = lab.lan.sibling("server-c", BESIDE)?;
-    let config = Config {
-        id: BESIDE,
-        ..Config::new(Lan::SUBNET)
-    };
-    let server = ModelServer::start_in(&machine, config)?;
-    let members: Vec<_> = ["c1", "c2", "c3"]
-        .map(|name| lab.attach(name))
-        .into_iter()
-        .collect::<Result<_, _>>()?;
-    members.iter().try_for_each(|member| lab.check(member))?;
-    let requests = server
-        .events()
-        .iter()
-        .filter(|event| matches!(event, Event::Granted(..)))
-        .count();
-    assert_eq!(
-        (requests, server.leases().len()),
-        (3, 3),
-        "none had to be repeated"
-    );
-    Ok(())
-}
-
-#[test]
-fn an_add_names_the_station_that_uses_its_only_offer() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    for detection in ["optimistic", "strict"] {
-        let mut lab = Lab::new(&sandbox)?;
-        (
-            lab.config["ipam"]["timeout"],
-            lab.config["ipam"]["conflictDetection"],
-        ) = (8.into(), detection.into());
-        let server = ModelServer::start(
-            &lab.lan,
-            Config {
-                pool: (KEPT, KEPT),
-                ..Config::new(Lan::SUBNET)
-            },
-        )?;
-        let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
-        neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
-        let mut seen = Capture::start(&neighbour, Lan::IFNAME)?;
-        let container = lab.lan.container("c1")?;
-        let error = lab
-            .shim
-            .add(&container, &lab.config)
-            .expect_err("its only address is in use")
-            .cni();
-        let by = seen.wait_for("the neighbour's answer", DEADLINE, |packet| match packet {
-            Packet::Arp(arp) if !arp.request && arp.sender == KEPT => {
-                Some(mac_text(arp.sender_mac))
-            }
-            Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
-        })?;
-        assert_eq!(error.code, 11);
-        assert!(
-            error.msg.contains(&format!("{KEPT} is in use by {by}")),
-            "{detection}: {error}"
-        );
-        let declined = server
-            .events()
-            .iter()
-            .filter(|event| **event == Event::Declined(KEPT))
-            .count();
-        assert_eq!((declined, server.leases().len()), (1, 0), "{detection}");
-    }
-    Ok(())
-}
-
-#[test]
-fn a_container_gets_the_address_that_nobody_uses() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let other = Ipv4Addr::new(10, 7, 0, 78);
-    let mut lab = Lab::new(&sandbox)?;
-    lab.config["ipam"]["conflictDetection"] = "strict".into();
-    let server = ModelServer::start(
-        &lab.lan,
-        Config {
-            pool: (KEPT, other),
-            ..Config::new(Lan::SUBNET)
-        },
-    )?;
-    let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
-    neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
-    let member = lab.attach("c1")?;
-    assert_eq!(member.address, other);
-    assert_eq!(server.violations(), []);
-    lab.check(&member)
-}
-
-/// The kernel can own whole subnets ("AnyIP") and answer ARP for each of their addresses.
-#[test]
-fn a_station_that_claims_all_addresses_stops_nobody() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("ip")]);
-    for detection in ["optimistic", "strict"] {
-        let mut lab = Lab::new(&sandbox)?;
-        lab.config["ipam"]["conflictDetection"] = detection.into();
-        let (pool, answer_time) = (
-            (KEPT, Ipv4Addr::new(10, 7, 0, 99)),
-            Duration::from_millis(500),
-        );
-        let server = ModelServer::start(
-            &lab.lan,
-            Config {
-                pool,
-                answer_time,
-                ..Config::new(Lan::SUBNET)
-            },
-        )?;
-        let proxy = lab.lan.machine("proxy", Ipv4Addr::new(10, 7, 0, 9))?;
-        for net in [
-            "10.7.0.64/26",
-            "192.0.2.0/24",
-            "198.51.100.0/24",
-            "203.0.113.0/24",
-        ] {
-            proxy.run_command("ip", &["route", "add", "local", net, "dev", "lo"], "")?;
-        }
-        let member = lab.attach("c1")?;
-        assert_eq!(member.address, KEPT, "{detection}");
-        let events = lab.daemon().events()?;
-        let told = events
-            .iter()
-            .filter(|line| line.contains("detection_off"))
-            .collect::<Vec<_>>();
-        let tells = |line: &str| {
-            line.contains(&format!("claims {KEPT}")) && line.contains("which nobody can have")
-        };
-        assert!(
-            matches!(told[..], [line] if tells(line)),
-            "{detection}: {events:?}"
-        );
-        assert!(
-            !server.events().contains(&Event::Declined(KEPT)),
-            "{detection}"
-        );
-        lab.wait_for_line("answers for an address that nobody can have")?;
-        lab.check(&member)?;
-    }
-    Ok(())
-}
-
-#[test]
 fn an_address_that_a_neighbour_takes_later_is_replaced() -> Result<(), CallError> {
     let sandbox = sandbox!(NEEDS);
     let mut stage = Stage::new(&sandbox, None)?;
@@ -454,19 +274,6 @@ fn strict_detection_answers_when_the_probes_are_over() -> Result<(), CallError> 
     stage.declined()?;
     (0..2).try_for_each(|_| stage.asked(member.address, member.address))?;
     stage.lab.check(&member)
-}
-
-#[test]
-fn without_detection_an_address_is_taken_as_it_comes() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut stage = Stage::new(&sandbox, Some("off"))?;
-    stage.take()?;
-    let member = stage.lab.add(stage.container()?)?;
-    assert_eq!(member.address, KEPT);
-    stage.lab.detach(&member)?;
-    stage.seen.wait_for_release(KEPT, DEADLINE)?;
-    assert_eq!(stage.probes(KEPT)?, 0);
-    Ok(())
 }
 
 /// ISC dhcpd offers a `fixed-address` again after each DECLINE.

@@ -11,25 +11,11 @@ use serde_json::json;
 
 use crate::network::NEEDS;
 
-/// What happens to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Loss {
-    /// Its directory is deleted.
-    Missing,
-    /// Its file is damaged.
-    Damaged,
-}
-
-/// Loses the store while no daemon runs, and starts the next one.
-fn lose(lab: &mut Lab, loss: Loss) -> Result<(), Error> {
+/// Damages the store while no daemon runs, and starts the next one.
+fn lose(lab: &mut Lab) -> Result<(), Error> {
     lab.kill9()?;
-    let state = lab.home().state_dir();
-    match loss {
-        Loss::Missing => fs::remove_dir_all(&state).expect("the state directory is there"),
-        Loss::Damaged => {
-            fs::write(state.join("leases.redb"), [0xa5; 8192]).expect("the store can be written")
-        }
-    }
+    let store = lab.home().state_dir().join("leases.redb");
+    fs::write(store, [0xa5; 8192]).expect("the store can be written");
     lab.start_daemon()?;
     lab.wait_for_line("restoring what was copied")
 }
@@ -49,7 +35,8 @@ fn goes_on(seen: &mut Capture, mac: Mac, address: Ipv4Addr) -> Result<(), Error>
     Ok(())
 }
 
-fn outlive(loss: Loss) -> Result<(), Error> {
+#[test]
+fn dockers_containers_outlive_a_store_that_is_damaged() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
     let mut lab = Lab::with_docker(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, Grants::lasting(120).renewed(5, 9))?;
@@ -71,7 +58,7 @@ fn outlive(loss: Loss) -> Result<(), Error> {
     let db = docker.run_wired(&ours, "db", None)?;
 
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-    lose(&mut lab, loss)?;
+    lose(&mut lab)?;
     let address = |of: Option<ipnet::Ipv4Net>| of.expect("an endpoint has an address").addr();
     let held = [
         (web.container.mac, web.address.addr()),
@@ -135,14 +122,4 @@ fn outlive(loss: Loss) -> Result<(), Error> {
     }
     docker.unwire(&ours)?;
     docker.network_rm(theirs)
-}
-
-#[test]
-fn dockers_containers_outlive_a_store_that_is_deleted() -> Result<(), Error> {
-    outlive(Loss::Missing)
-}
-
-#[test]
-fn dockers_containers_outlive_a_store_that_is_damaged() -> Result<(), Error> {
-    outlive(Loss::Damaged)
 }

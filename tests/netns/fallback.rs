@@ -4,16 +4,11 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::thread;
 
-use netns_fixtures::engine::played::{
-    Driver, EngineVersion, NetworkPlan, PlayedContainer, RunPlan,
-};
-use netns_fixtures::engine::wired::WiredContainer;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{CallError, Daemon, Error, Lab, Lan, Member, Need, sandbox};
 use serde_json::{Value, json};
 
 use crate::crash::each;
-use crate::network::{Host, NEEDS};
 
 /// How many containers start at once.
 const CROWD: usize = 100;
@@ -29,36 +24,17 @@ fn is_local(address: Ipv4Addr) -> bool {
     (200..=203).contains(&address.octets()[2])
 }
 
-/// A container that runs.
-trait Runs: Send {
-    fn address(&self) -> Ipv4Addr;
-}
-
-impl Runs for Member {
-    fn address(&self) -> Ipv4Addr {
-        self.address
-    }
-}
-
-impl Runs for PlayedContainer {
-    fn address(&self) -> Ipv4Addr {
-        self.address.addr()
-    }
-}
-
-fn local(running: &[impl Runs]) -> usize {
+fn local(running: &[Member]) -> usize {
     running
         .iter()
-        .filter(|container| is_local(container.address()))
+        .filter(|member| is_local(member.address))
         .count()
 }
 
 /// Starts a crowd: the first quarter finds no server, the second one does, and the server leaves while the others start.
-fn comes_and_goes<T: Runs>(
-    server: &mut Dnsmasq,
-    start: impl Fn(usize) -> Result<T, CallError> + Sync,
-) -> Result<Vec<T>, CallError> {
-    let quarter = |n: usize| each(n * CROWD / 4..(n + 1) * CROWD / 4, &start);
+fn comes_and_goes(server: &mut Dnsmasq, lab: &Lab) -> Result<Vec<Member>, CallError> {
+    let start = |n| lab.attach(&format!("c{n}"));
+    let quarter = |n: usize| each(n * CROWD / 4..(n + 1) * CROWD / 4, start);
     server.stop()?;
     let mut running = quarter(0)?;
     assert_eq!(local(&running), running.len());
@@ -72,7 +48,7 @@ fn comes_and_goes<T: Runs>(
         Ok::<_, CallError>((going.join().expect("no thread panics")?, last?))
     })?;
     running.extend(served.into_iter().chain(going).chain(last));
-    let addresses: BTreeSet<_> = running.iter().map(Runs::address).collect();
+    let addresses: BTreeSet<_> = running.iter().map(|member| member.address).collect();
     assert_eq!(
         (running.len(), addresses.len()),
         (CROWD, CROWD),
@@ -98,7 +74,7 @@ fn a_hundred_containers_start_on_a_flaky_server() -> Result<(), CallError> {
     lab.config["ipam"]["fallback"] = fallback(3);
     lab.config["ipam"]["timeout"] = 60.into();
     let mut server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let members = comes_and_goes(&mut server, |i| lab.attach(&format!("c{i}")))?;
+    let members = comes_and_goes(&mut server, &lab)?;
 
     // Restarted, the daemon goes on, and the next one is served.
     lab.kill9()?;
@@ -115,59 +91,6 @@ fn a_hundred_containers_start_on_a_flaky_server() -> Result<(), CallError> {
     each(&members, |member| lab.check(member))?;
     each(members.iter().chain([&next]), |member| lab.detach(member))?;
     Ok(lab.daemon().wait_until_empty()?)
-}
-
-#[test]
-fn a_hundred_docker_containers_start_on_a_flaky_server() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut host = Host::new(&sandbox, EngineVersion::V29)?;
-    let options =
-        json!({ "parent": Lan::IFNAME, "grace": "0", "fallback": "10.7.200.1-10.7.203.254" });
-    let plan = NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned())).with_subnet(Lan::SUBNET);
-    let network = host.docker.network_create(&NetworkPlan {
-        options: options.clone(),
-        ..plan
-    })?;
-    // Our own driver's container has the subnet that the server named.
-    let own = host
-        .docker
-        .wire(json!({ "parent": Lan::IFNAME }), Some(options))?;
-    let docker = &host.docker;
-    let running = comes_and_goes(&mut host.server, |i| {
-        Ok(docker.run(&network, &format!("c{i}"), RunPlan::default())?)
-    })?;
-    let wired = docker.run_wired(&own, "wired", None)?;
-    is_on_lan_by_fallback(&wired)?;
-
-    host.lab.kill9()?;
-    host.lab.start_daemon()?;
-    host.server.restart(None)?;
-    let next = docker.run(&network, "next", RunPlan::default())?;
-    host.lab.daemon().wait_for_event("server_back")?;
-    assert!(!is_local(next.address()), "{}", next.address);
-    assert_eq!(
-        of_ranges(host.lab.daemon())?,
-        local(&running) + 1,
-        "those that have one keep it"
-    );
-    docker.stop_wired(&wired)?;
-    each(running.into_iter().chain([next]), |container| {
-        Ok(docker.stop(container)?)
-    })?;
-    Ok(host.is_as_before()?)
-}
-
-/// Checks that a container of our network driver has an address of the range, and the router that the server last named.
-fn is_on_lan_by_fallback(wired: &WiredContainer) -> Result<(), CallError> {
-    let address = wired.address.expect("an address");
-    assert!(is_local(address.addr()), "{address}");
-    assert_eq!(wired.container.addresses()?, [address]);
-    let routes = wired
-        .container
-        .netns
-        .run_command("busybox", &["ip", "route"], "")?;
-    assert!(routes.contains("default via 10.7.0.1 dev eth0"), "{routes}");
-    Ok(())
 }
 
 /// The plugin gives addresses without asking the daemon, in a network of the same name.

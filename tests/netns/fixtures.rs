@@ -27,44 +27,6 @@ fn the_model_server_serves_a_strange_client() -> Result<(), Error> {
 }
 
 #[test]
-fn a_container_is_configured_as_its_result_says() -> Result<(), Error> {
-    let sandbox = sandbox!(&[]);
-    let lan = Lan::new(&sandbox)?;
-    let container = lan.container("c1")?;
-    assert!(!container.netns.is_up("eth0")?);
-    container.configure(&serde_json::json!({
-        "ips": [{ "address": "10.7.1.5/16", "gateway": "10.7.0.1" }],
-        "routes": [{ "dst": "0.0.0.0/0" }, { "dst": "192.0.2.0/24", "gw": "10.7.0.9" }],
-    }))?;
-    assert!(container.netns.is_up("eth0")?);
-    assert_eq!(container.addresses()?, [Lan::on_lan([10, 7, 1, 5].into())]);
-    let routes = container
-        .netns
-        .run_command("cat", &["/proc/self/net/route"], "")?;
-    let hexadecimal_routes = routes
-        .lines()
-        .skip(1)
-        .map(|line| line.split('\t').take(3).collect::<Vec<_>>());
-    assert!(
-        hexadecimal_routes
-            .clone()
-            .any(|r| r == ["eth0", "00000000", "0100070A"]),
-        "{routes}"
-    );
-    assert!(
-        hexadecimal_routes
-            .clone()
-            .any(|r| r == ["eth0", "000200C0", "0900070A"]),
-        "{routes}"
-    );
-    let error = container
-        .add_cluster_network()
-        .expect_err("the default route is taken");
-    assert!(error.to_string().contains("File exists"), "{error}");
-    Ok(())
-}
-
-#[test]
 fn nothing_outlives_a_sandbox() -> Result<(), Error> {
     let sandbox = sandbox!(&[]);
     let lan = Lan::new(&sandbox)?;
@@ -106,15 +68,4 @@ fn udhcpc(container: &Container) -> Result<(), Error> {
         "/bin/true",
     ];
     container.netns.run_command("busybox", &args, "").map(drop)
-}
-
-#[test]
-fn a_need_that_is_not_met_is_named() {
-    assert!(Need::Program("sh").is_met());
-    assert!(!Need::StaticProgram("unshare").is_met());
-    assert!(!Need::Program("no-such-program").is_met());
-    assert_eq!(
-        Need::Program("no-such-program").to_string(),
-        "the program no-such-program"
-    );
 }

@@ -1,11 +1,8 @@
 //! Identities that return with another container: their address is kept for them, and from others.
 
-use std::time::Duration;
-
 use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Dnsmasq, Grants, Kea, KeaConfig, Program, Server, UdhcpdProgram};
+use netns_fixtures::server::{Dnsmasq, Grants, Kea, KeaConfig};
 use netns_fixtures::{CallError, Capture, Lab, Lan, Need, sandbox};
-use serde_json::json;
 
 /// Makes further ADDs those of a client whose lease is kept for `grace` seconds.
 fn come_as(lab: &mut Lab, client: &str, grace: u32) {
@@ -76,34 +73,6 @@ fn kea_gives_a_restarted_container_its_old_address() -> Result<(), CallError> {
 }
 
 #[test]
-fn a_successor_gets_the_kept_address_that_it_insists_on() -> Result<(), CallError> {
-    let sandbox = sandbox!(UdhcpdProgram::NEEDS);
-    let mut lab = Lab::new(&sandbox)?;
-    let offer_time = Duration::from_secs(60);
-    let _server = Server::<UdhcpdProgram>::start(
-        &lab.lan,
-        Grants {
-            offer_time,
-            ..Grants::default()
-        },
-    )?;
-    for (before, after) in [("web-0", "web-0"), ("web-1", "web-2")] {
-        lab.config["runtimeConfig"] = json!({});
-        come_as(&mut lab, before, 600);
-        let first = lab.attach(before)?;
-        let address = first.address;
-        lab.detach(&first)?;
-        drop(first);
-        lab.config["runtimeConfig"] = json!({ "ips": [format!("{address}/16")] });
-        come_as(&mut lab, after, 600);
-        let next = lab.attach(&format!("{after}-next"))?;
-        assert_eq!(next.address, address, "{before}, {after}");
-        lab.detach(&next)?;
-    }
-    Ok(())
-}
-
-#[test]
 fn a_late_del_frees_no_address_used_on_another_host() -> Result<(), CallError> {
     let sandbox = sandbox!(&[Need::Program("dnsmasq"), Need::Program("ip")]);
     let mut lab = Lab::new(&sandbox)?;
@@ -134,19 +103,4 @@ fn a_late_del_frees_no_address_used_on_another_host() -> Result<(), CallError> {
         );
     }
     Ok(())
-}
-
-#[test]
-fn a_lease_goes_back_when_nobody_returned() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let mut lab = Lab::new(&sandbox)?;
-    let server = Dnsmasq::start(&lab.lan, Grants::default())?;
-    come_as(&mut lab, "web-0", 1);
-    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-    let member = lab.attach("c1")?;
-    let address = member.address;
-    lab.detach(&member)?;
-    drop(member);
-    seen.wait_for_release(address, Duration::from_secs(30))?;
-    Ok(server.wait_until_free()?)
 }

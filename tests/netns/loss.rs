@@ -1,14 +1,8 @@
 //! What can happen to a container's interface while it holds a lease, with the server's own view as the witness.
 
-use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
-use std::thread;
-
 use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
-use netns_fixtures::{
-    CallError, Capture, DEADLINE, Error, Lab, Lan, Member, Need, Packet, sandbox,
-};
+use netns_fixtures::server::{Dnsmasq, Grants};
+use netns_fixtures::{CallError, Capture, DEADLINE, Error, Lab, Lan, Member, Need, sandbox};
 
 use crate::witness;
 
@@ -107,86 +101,4 @@ fn an_address_taken_off_by_hand_is_not_put_back() -> Result<(), CallError> {
     );
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)
-}
-
-#[test]
-fn an_address_never_put_on_is_kept_without_arp() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let lab = Lab::new(&sandbox)?;
-    let server = Dnsmasq::start(&lab.lan, Grants::default().renewed(6, 60))?;
-    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-    let member = lab.add(lab.lan.container("c1")?)?;
-    lab.check(&member)?;
-    seen.clear()?;
-    (0..2).try_for_each(|_| is_confirmed(&mut seen, &member))?;
-    let named =
-        |packet: &Packet| matches!(packet, Packet::Arp(arp) if arp.sender == member.address);
-    assert!(
-        !seen.packets()?.iter().any(named),
-        "a router would send here what is for its machine"
-    );
-    lab.check(&member)?;
-    assert_eq!(member.container.addresses()?, []);
-    lab.detach(&member)?;
-    Ok(server.wait_until_free()?)
-}
-
-#[test]
-fn a_lease_is_confirmed_after_a_long_loss_of_carrier() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let lab = Lab::new(&sandbox)?;
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let member = lab.attach("c1")?;
-    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-
-    lab.lan.interrupt(&lab.lan.host, Lan::LONG)?;
-    is_confirmed(&mut seen, &member)?;
-    lab.check(&member)?;
-    assert_eq!(member.container.addresses()?, [Lan::on_lan(member.address)]);
-    lab.detach(&member)?;
-    Ok(server.wait_until_free()?)
-}
-
-#[test]
-fn three_hundred_namespaces_die_and_all_leases_go_back() -> Result<(), CallError> {
-    const CONTAINERS: usize = 300;
-    const CALLERS: usize = 20;
-    let sandbox = sandbox!(NEEDS);
-    let lab = Lab::new(&sandbox)?;
-    let mut server = Dnsmasq::start(
-        &lab.lan,
-        DnsmasqConfig {
-            verbose: false,
-            ..DnsmasqConfig::default()
-        },
-    )?;
-    let attach = |caller| {
-        (caller..CONTAINERS)
-            .step_by(CALLERS)
-            .map(|i| lab.attach(&format!("c{i}")))
-            .collect()
-    };
-    let members: Result<Vec<Vec<Member>>, CallError> = thread::scope(|scope| {
-        let callers: Vec<_> = (0..CALLERS)
-            .map(|caller| scope.spawn(move || attach(caller)))
-            .collect();
-        callers
-            .into_iter()
-            .map(|caller| caller.join().expect("no thread panics"))
-            .collect()
-    });
-    let members: Vec<Member> = members?.into_iter().flatten().collect();
-    let addresses: BTreeSet<Ipv4Addr> = members.iter().map(|member| member.address).collect();
-    assert_eq!(
-        (addresses.len(), server.leases()?.len()),
-        (CONTAINERS, CONTAINERS)
-    );
-
-    drop(members);
-    server.wait_until_free()?;
-    for address in &addresses {
-        server.wait_for_line(&format!("DHCPRELEASE({}) {address} ", Lan::IFNAME))?;
-    }
-    lab.daemon().wait_until_empty()?;
-    Ok(())
 }

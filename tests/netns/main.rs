@@ -3,7 +3,6 @@
 //! Every test makes its own LAN. Those that need a missing server or tool say which, and are skipped.
 
 mod adopt;
-mod bridge;
 mod change;
 mod clock;
 mod conflict;
@@ -12,23 +11,19 @@ mod demo;
 mod docker;
 mod docker_lost;
 mod doctor;
-mod endurance;
 mod exporter;
 mod fallback;
 mod fixtures;
 mod grace;
 mod hangup;
-mod holders;
 mod host_local;
 mod input;
 mod ipvlan;
 mod loss;
 mod network;
-mod network_killed;
 mod orders;
 mod page;
 mod parent;
-mod played;
 mod probe;
 mod procedures;
 mod ranges;

@@ -259,27 +259,6 @@ fn a_full_range_says_by_what_and_takes_from_the_dead() -> Result<(), CallError> 
     Ok(())
 }
 
-/// As with host-local, an address that no file can say is taken is not given.
-#[test]
-fn a_full_disk_fails_an_add_and_leaves_nothing() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let host = Host::new(&sandbox, "10.9.0.0/24")?;
-    let place = host.data_dir.to_string_lossy().into_owned();
-    let mount = ["-t", "tmpfs", "-o", "size=16k", "none", &place];
-    host.lan.host.run_command("mount", &mount, "")?;
-    let fill = format!("mkdir {place}/pods && cat /dev/zero > {place}/zeros || true");
-    host.lan.host.run_command("sh", &["-c", &fill], "")?;
-    let first = host.container("first")?;
-    let error = host.address(&first).expect_err("there is no room").cni();
-    assert_eq!(error.code, 11, "{error}");
-    assert!(error.msg.contains("No space left on device"), "{error}");
-    assert_eq!(host.files().len(), 0);
-    let zeros = format!("{place}/zeros");
-    host.lan.host.run_command("rm", &[&zeros], "")?;
-    assert_eq!(host.address(&first)?, "10.9.0.2/24");
-    Ok(())
-}
-
 /// CNI 1.1.0 has GC and STATUS, which host-local lacks.
 #[test]
 fn gc_gives_back_what_no_runtime_knows() -> Result<(), CallError> {

@@ -164,43 +164,6 @@ fn a_server_on_the_bridges_own_host_is_asked_about() -> Result<(), CallError> {
 }
 
 #[test]
-fn what_is_dropped_of_an_answer_is_told_once_a_lease() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let mut lab = lab(&sandbox)?;
-    let extra = vec![
-        (6, vec![10, 7, 0, 1, 9]),
-        (15, b"lan\nnameserver 10.7.0.66".to_vec()),
-    ];
-    let config = Config {
-        lease: 8,
-        t1: Some(2),
-        dns: Vec::new(),
-        extra,
-        ..Config::new(Lan::SUBNET)
-    };
-    let _server = ModelServer::start(&lab.lan, config)?;
-    let member = lab.attach("c1")?;
-    for _ in 0..2 {
-        lab.wait_for_line("lease extended")?;
-    }
-    let log = lab.daemon().log().lines();
-    for dropped in [
-        "option 6, impossible length: 5 bytes",
-        r#"option 15, not a domain name: "lan\nnameserver 10.7.0.66""#,
-    ] {
-        let told: Vec<_> = log.iter().filter(|line| line.contains(dropped)).collect();
-        let [line] = told[..] else {
-            panic!("{dropped}: {told:?}")
-        };
-        assert!(
-            line.contains("lan/c1/eth0") && line.contains("from=10.7.0.1 "),
-            "{line}"
-        );
-    }
-    lab.detach(&member)
-}
-
-#[test]
 fn an_add_and_a_lost_lease_name_a_firewall() -> Result<(), CallError> {
     let sandbox = sandbox!(&[Need::Program("nft")]);
     let lab = lab(&sandbox)?;
@@ -227,22 +190,6 @@ fn an_add_and_a_lost_lease_name_a_firewall() -> Result<(), CallError> {
     shut(&held.container)?;
     lab.daemon().wait_for_event("could not be sent")?;
     Ok(())
-}
-
-#[test]
-fn a_server_that_answers_only_by_broadcast_is_asked_so() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let lab = lab(&sandbox)?;
-    let server = ModelServer::start(
-        &lab.lan,
-        Config {
-            flag_only: true,
-            ..Config::new(Lan::SUBNET)
-        },
-    )?;
-    let member = lab.attach("c1")?;
-    assert_eq!(server.violations(), []);
-    lab.detach(&member)
 }
 
 #[test]

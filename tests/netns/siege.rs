@@ -3,23 +3,24 @@
 //!
 //! `SIEGE=600` makes it last ten minutes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use netns_fixtures::server::{Grants, Kea, Lease};
 use netns_fixtures::{
-    CallError, Container, DEADLINE, Error, Lab, Member, Need, Shim, result_addresses, sandbox,
+    CallError, Container, DEADLINE, Error, Lab, Lan, Member, Need, Shim, result_addresses, sandbox,
 };
 use serde_json::Value;
 
 use crate::crash::each;
-use crate::endurance::{holders, meanwhile, none_was_lost};
 
 /// Containers that keep their leases.
 const HELD: usize = 100;
@@ -49,9 +50,7 @@ fn a_hundred_leases_outlive_a_siege() -> Result<(), CallError> {
         .collect::<Result<Vec<_>, _>>()?;
 
     let macs = members.iter().map(Member::mac).collect();
-    let rounds = meanwhile(&mut lab, &passing, come_and_go, |lab| {
-        besiege(lab, &server, &macs)
-    })?;
+    let rounds = meanwhile(&mut lab, &passing, |lab| besiege(lab, &server, &macs))?;
     let unread = lab.home().unread_log()?;
     // Each of its sixteen pages may have lacked room for the next line.
     assert!(
@@ -174,4 +173,60 @@ fn come_and_go(
         }
     }
     Ok(rounds)
+}
+
+/// Does something to the daemon while containers come and go, and returns how often they did.
+fn meanwhile(
+    lab: &mut Lab,
+    passing: &[Container],
+    work: impl FnOnce(&mut Lab) -> Result<(), CallError>,
+) -> Result<usize, CallError> {
+    let (shim, config, over) = (lab.shim.clone(), lab.config.clone(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let traffic: Vec<_> = passing
+            .iter()
+            .map(|container| scope.spawn(|| come_and_go(&shim, container, &config, &over)))
+            .collect();
+        let done = work(lab);
+        over.store(true, Ordering::Relaxed);
+        let rounds = traffic
+            .into_iter()
+            .map(|thread| thread.join().expect("no caller panics"));
+        let rounds = rounds.sum::<Result<usize, CallError>>()?;
+        done.map(|()| rounds)
+    })
+}
+
+/// Asserts that each member has had its one lease without a gap, and still has its address.
+fn none_was_lost(members: &[Member], history: &[Lease]) -> Result<(), CallError> {
+    for member in members {
+        let grants: Vec<_> = history
+            .iter()
+            .filter(|lease| lease.mac == member.mac())
+            .collect();
+        assert!(
+            grants.iter().all(|lease| lease.address == member.address),
+            "a second lease: {grants:?}"
+        );
+        let no_gap = grants
+            .windows(2)
+            .all(|pair| pair[1].began <= Some(pair[0].expires));
+        assert!(
+            no_gap && grants.iter().all(|lease| lease.held),
+            "a gap: {grants:?}"
+        );
+        assert_eq!(member.container.addresses()?, [Lan::on_lan(member.address)]);
+    }
+    Ok(())
+}
+
+/// Returns the hardware addresses of the holders of leases, according to the server's file.
+fn holders(history: &[Lease]) -> BTreeSet<String> {
+    let latest: BTreeMap<Ipv4Addr, &Lease> =
+        history.iter().map(|lease| (lease.address, lease)).collect();
+    latest
+        .into_values()
+        .filter(|lease| lease.held)
+        .map(|lease| lease.mac.clone())
+        .collect()
 }

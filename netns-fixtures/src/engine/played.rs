@@ -61,8 +61,6 @@ pub struct NetworkPlan {
     pub driver: Driver,
     /// `--subnet`.
     pub subnet: Option<Ipv4Net>,
-    /// `--ip-range`.
-    pub range: Option<Ipv4Net>,
     /// `--gateway`.
     pub gateway: Option<Ipv4Addr>,
     /// `--aux-address`.
@@ -83,16 +81,6 @@ pub struct PlayedNetwork {
     pub gateway: Option<Ipv4Addr>,
     /// The addresses that are given back with the network.
     reserved: Vec<Ipv4Addr>,
-}
-
-impl PlayedNetwork {
-    /// Returns the same network for a container whose default route leads over another network.
-    pub fn without_default_route(&self) -> Self {
-        Self {
-            gateway: None,
-            ..self.clone()
-        }
-    }
 }
 
 /// The arguments of `docker run`.
@@ -123,7 +111,6 @@ impl NetworkPlan {
         Self {
             driver,
             subnet: None,
-            range: None,
             gateway: None,
             reserved: Vec::new(),
             options,
@@ -150,7 +137,14 @@ impl Driver {
 impl Played {
     /// Starts to play, with the plugin of that name in [`Dockerd::PLUGINS`].
     pub fn start(host: &Netns, version: EngineVersion, plugin: &str) -> Result<Self, Error> {
-        let mut played = Self::without_calls(host, version, plugin)?;
+        fs::create_dir_all(Dockerd::NETNS).doing(|| format!("make {}", Dockerd::NETNS))?;
+        let socket = Path::new(Dockerd::PLUGINS).join(format!("{plugin}.sock"));
+        let mut played = Self {
+            host: host.clone(),
+            plugin: Plugin::new(&socket),
+            version,
+            space: Value::Null,
+        };
         let manifest = played.plugin.call("Plugin.Activate", &Value::Null)?;
         if !manifest["Implements"]
             .as_array()
@@ -168,27 +162,6 @@ impl Played {
             played.space = played.address_space()?;
         }
         Ok(played)
-    }
-
-    /// Does the same, for a plugin that dockerd knows from an earlier run.
-    pub fn without_calls(
-        host: &Netns,
-        version: EngineVersion,
-        plugin: &str,
-    ) -> Result<Self, Error> {
-        fs::create_dir_all(Dockerd::NETNS).doing(|| format!("make {}", Dockerd::NETNS))?;
-        let socket = Path::new(Dockerd::PLUGINS).join(format!("{plugin}.sock"));
-        Ok(Self {
-            host: host.clone(),
-            plugin: Plugin::new(&socket),
-            version,
-            space: Value::Null,
-        })
-    }
-
-    /// Ends the played dockerd, and makes the next one ask what the plugin is.
-    pub fn restart(&self) -> Result<(), Error> {
-        self.plugin.call("Plugin.Activate", &Value::Null).map(drop)
     }
 
     /// Returns the host.
@@ -251,11 +224,10 @@ impl Played {
         } else {
             self.space.clone()
         };
-        let text = |net: Option<Ipv4Net>| net.map_or(String::new(), |net| net.to_string());
         let ask = json!({
             "AddressSpace": space,
-            "Pool": text(plan.subnet),
-            "SubPool": text(plan.range),
+            "Pool": plan.subnet.map_or(String::new(), |subnet| subnet.to_string()),
+            "SubPool": "",
             "Options": plan.options,
             "V6": false,
         });
@@ -412,12 +384,6 @@ impl Played {
 
     /// Gives a container's address back.
     pub fn release(&self, endpoint: PlayedContainer) -> Result<(), Error> {
-        self.release_address(&endpoint.network, endpoint.address.addr())
-    }
-
-    /// Disconnects a container after live-restore, when its interface has another address than Docker knows: Docker gives the
-    /// known address back, and leaves the interface inside.
-    pub fn disconnect_astray(&self, endpoint: &PlayedContainer) -> Result<(), Error> {
         self.release_address(&endpoint.network, endpoint.address.addr())
     }
 

@@ -15,8 +15,6 @@ use crate::process::DEADLINE;
 #[derive(Clone, Debug)]
 pub struct Plugin {
     socket: PathBuf,
-    /// The header `Host`: empty up to 20.10.
-    pub host: &'static str,
 }
 
 /// What a plugin answered.
@@ -43,7 +41,6 @@ impl Plugin {
     pub fn new(socket: &Path) -> Self {
         Self {
             socket: socket.to_owned(),
-            host: "plugin.moby.localhost",
         }
     }
 
@@ -82,9 +79,9 @@ impl Plugin {
     }
 
     fn post(&self, method: &str, body: &str, mut stream: UnixStream) -> io::Result<PluginCall> {
-        let (host, length) = (self.host, body.len());
+        let length = body.len();
         let request = format!(
-            "POST /{method} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: {length}\r\n\
+            "POST /{method} HTTP/1.1\r\nHost: plugin.moby.localhost\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: {length}\r\n\
              Accept: application/vnd.docker.plugins.v1.2+json\r\n\r\n{body}"
         );
         stream.set_read_timeout(Some(DEADLINE))?;

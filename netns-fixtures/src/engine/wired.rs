@@ -15,8 +15,6 @@ use crate::link::{Mac, mac, mac_text};
 pub struct WiredNetwork {
     /// Its name to the driver.
     pub id: String,
-    /// What the driver was told about it.
-    pub body: Value,
     /// The PoolID, if the plugin is the IPAM driver too.
     pub pool_id: Option<String>,
 }
@@ -72,16 +70,8 @@ impl Played {
         }
         let body =
             json!({ "NetworkID": id, "Options": options, "IPv4Data": [data], "IPv6Data": [] });
-        let network = WiredNetwork { id, body, pool_id };
-        self.create_wired(&network)?;
-        Ok(network)
-    }
-
-    /// Tells the driver about a network.
-    pub fn create_wired(&self, network: &WiredNetwork) -> Result<(), Error> {
-        self.plugin
-            .call("NetworkDriver.CreateNetwork", &network.body)
-            .map(drop)
+        self.plugin.call("NetworkDriver.CreateNetwork", &body)?;
+        Ok(WiredNetwork { id, pool_id })
     }
 
     /// Removes a network.
@@ -243,11 +233,6 @@ impl Played {
         self.plugin
             .call("NetworkDriver.RevokeExternalConnectivity", &named)?;
         self.plugin.call("NetworkDriver.Leave", &named)?;
-        self.take_back(endpoint)
-    }
-
-    /// Moves a container's interface back to the host, as after Leave, whatever the answer to that was.
-    pub fn take_back(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         let Container { netns, ifname, .. } = &endpoint.container;
         let name = endpoint.link_name();
         netns.set_down(ifname)?;
