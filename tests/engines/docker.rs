@@ -6,8 +6,8 @@ use std::process::Command;
 use std::thread;
 
 use leasehold_tests::documents::{DOCKER, commands_of};
-use netns_fixtures::model::{Config, Kind};
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, ModelServer};
+use netns_fixtures::model::Kind;
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
 use netns_fixtures::{
     Capture, DEADLINE, Dhcp, Dockerd, Error, Lab, Lan, Need, Sandbox, mac_text, sandbox, until_link,
 };
@@ -119,46 +119,6 @@ impl Host {
         all(&|name| self.docker.docker(&["rm", "--force", name]).map(drop))?;
         server.wait_until_free()?;
         self.lab.daemon().wait_until_empty()
-    }
-
-    /// Checks that networks, each made with some of these options, use only the one address that a server leases, or fail.
-    pub(crate) fn keeps_to_its_addresses(
-        &self,
-        make: impl Fn(&[&str]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let one = Ipv4Addr::new(10, 7, 1, 1);
-        let config = DnsmasqConfig {
-            pool: one..=one,
-            ..DnsmasqConfig::default()
-        };
-        let server = Dnsmasq::start(&self.lab.lan, config)?;
-        let unfit = [
-            (["--aux-address", "router=10.7.1.1"], ""),
-            (["--ip-range", "10.7.2.0/24"], "10.7.2.0/24"),
-        ];
-        for (options, part) in unfit {
-            make(&options)?;
-            let error = self
-                .docker
-                .run(&LAN, &["true"])
-                .expect_err("the only address is no container's")
-                .to_string();
-            assert!(
-                error.contains("10.7.1.1") && error.contains(part),
-                "{error}"
-            );
-            server.wait_until_free()?;
-            self.docker.docker(&["network", "rm", "lan"])?;
-        }
-        make(&[
-            "--ip-range",
-            "10.7.1.0/24",
-            "--aux-address",
-            "router=10.7.9.1",
-        ])?;
-        self.docker.keep("web", &LAN)?;
-        assert_eq!(self.address("web")?, one);
-        only(&server, &[one])
     }
 
     /// Checks that no lease has begun or ended since the capture was cleared.
@@ -323,7 +283,39 @@ fn a_user_chooses_the_address_and_the_ethernet_address() -> Result<(), Error> {
 fn reserved_addresses_are_given_to_no_container() -> Result<(), Error> {
     let sandbox = sandbox!(&needs());
     let host = Host::new(&sandbox)?;
-    host.keeps_to_its_addresses(|options| host.create(options))
+    let one = Ipv4Addr::new(10, 7, 1, 1);
+    let config = DnsmasqConfig {
+        pool: one..=one,
+        ..DnsmasqConfig::default()
+    };
+    let server = Dnsmasq::start(&host.lab.lan, config)?;
+    let unfit = [
+        (["--aux-address", "router=10.7.1.1"], ""),
+        (["--ip-range", "10.7.2.0/24"], "10.7.2.0/24"),
+    ];
+    for (options, part) in unfit {
+        host.create(&options)?;
+        let error = host
+            .docker
+            .run(&LAN, &["true"])
+            .expect_err("the only address is no container's")
+            .to_string();
+        assert!(
+            error.contains("10.7.1.1") && error.contains(part),
+            "{error}"
+        );
+        server.wait_until_free()?;
+        host.docker.docker(&["network", "rm", "lan"])?;
+    }
+    host.create(&[
+        "--ip-range",
+        "10.7.1.0/24",
+        "--aux-address",
+        "router=10.7.9.1",
+    ])?;
+    host.docker.keep("web", &LAN)?;
+    assert_eq!(host.address("web")?, one);
+    only(&server, &[one])
 }
 
 #[test]
@@ -361,30 +353,4 @@ fn ten_containers_start_and_end_at_once() -> Result<(), Error> {
         host.ten_come_and_go(&server)?;
         host.only_links(&before)
     })
-}
-
-#[test]
-fn a_lease_is_renewed_by_unicast_from_inside() -> Result<(), Error> {
-    let sandbox = sandbox!(Dockerd::NEEDS);
-    let mut host = Host::new(&sandbox)?;
-    let config = Config::new(Lan::SUBNET).lasting(20);
-    let server = ModelServer::start(&host.lab.lan, config)?;
-    host.create(&[])?;
-    host.docker
-        .keep("web", &[&LAN[..], &["--mac-address", MAC]].concat())?;
-    let address = host.address("web")?;
-    for _ in 0..2 {
-        let renewal = host
-            .seen
-            .wait_for_dhcp(Kind::Request, DEADLINE, |m| m.ciaddr == address)?;
-        assert!(
-            renewal.is_unicast() && renewal.source == address,
-            "{renewal:?}"
-        );
-        assert_eq!(mac_text(renewal.eth_source), MAC);
-    }
-    host.docker.docker(&["rm", "--force", "web"])?;
-    host.seen.wait_for_release(address, DEADLINE)?;
-    assert_eq!(server.violations(), []);
-    Ok(())
 }

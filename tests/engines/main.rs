@@ -1,7 +1,6 @@
 //! Real engines, which call us in ways that nobody imagined.
 
 mod docker;
-mod dockerd;
 mod documents;
 mod fallback;
 mod hang;

@@ -142,68 +142,6 @@ fn a_first_process_has_its_address_router_and_mtu() -> Result<(), Error> {
 }
 
 #[test]
-fn the_first_discover_has_the_chosen_mac_and_host_name() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
-    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    for form in FORMS {
-        host.wire_as(form, "lan", &["grace=0", "hostname=printer"])?;
-        host.seen.clear()?;
-        host.docker
-            .keep("web", &[&LAN[..], &["--mac-address", MAC]].concat())?;
-        let first = host
-            .seen
-            .wait_for_dhcp(Kind::Discover, DEADLINE, |_| true)?;
-        assert_eq!(
-            (mac_text(first.chaddr), first.option(12).as_deref()),
-            (MAC.to_owned(), Some(&b"printer"[..]))
-        );
-        only(&server, &[host.address("web")?])?;
-        host.docker.docker(&["rm", "--force", "web"])?;
-        server.wait_until_free()?;
-        host.docker.docker(&["network", "rm", "lan"])?;
-    }
-    Ok(())
-}
-
-#[test]
-fn addresses_that_our_network_reserves_are_never_given() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
-    let parent = format!("parent={}", Lan::IFNAME);
-    let named = of_form("leasehold", &parent, &["grace=0"]);
-    host.keeps_to_its_addresses(|options| {
-        host.wire_on(&parent, "lan", &[&named[..], options].concat())
-    })
-}
-
-#[test]
-fn a_container_is_on_the_lan_until_it_stops() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
-    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    let before = host.links()?;
-    host.wire("lan", &[])?;
-    host.docker.keep("web", &LAN)?;
-    let first = host.address("web")?;
-    host.pings("web")?;
-    only(&server, &[first])?;
-    host.only_links(&before)?;
-
-    host.docker.docker(&["restart", "web"])?;
-    let again = host.address("web")?;
-    host.pings("web")?;
-    only(&server, &[again])?;
-    host.docker.docker(&["rm", "--force", "web"])?;
-    host.seen.wait_for_release(again, DEADLINE)?;
-    server.wait_until_free()?;
-    host.lab.daemon().wait_until_empty()?;
-    host.only_links(&before)?;
-    host.docker.docker(&["network", "rm", "lan"])?;
-    Ok(())
-}
-
-#[test]
 fn a_chosen_ethernet_address_keeps_its_address_over_rm() -> Result<(), Error> {
     let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
@@ -306,48 +244,6 @@ fn a_container_on_a_bridge_has_a_port_of_it() -> Result<(), Error> {
     host.only_links(&before)?;
     host.docker.docker(&["network", "rm", "lan"])?;
     Ok(())
-}
-
-#[test]
-fn our_two_drivers_together_let_users_choose_an_address() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
-    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    let before = host.links()?;
-    let parent = format!("parent={}", Lan::IFNAME);
-    let error = host
-        .wire_on(&parent, "lan", &["--ipam-driver", "leasehold"])
-        .expect_err("no LAN is named")
-        .to_string();
-    assert!(
-        error.contains("--ipam-driver leasehold --ipam-opt parent=eth0 lan"),
-        "{error}"
-    );
-    let ours = [
-        "--ipam-driver",
-        "leasehold",
-        "--ipam-opt",
-        &parent,
-        "--ipam-opt",
-        "grace=0",
-        "--subnet",
-        "10.7.0.0/16",
-    ];
-    host.wire_on(&parent, "lan", &ours)?;
-    let chosen = Ipv4Addr::new(10, 7, 2, 77);
-    host.docker
-        .keep("web", &[&LAN[..], &["--ip", "10.7.2.77"]].concat())?;
-    for restarted in [false, true] {
-        if restarted {
-            host.docker.docker(&["restart", "web"])?;
-        }
-        assert_eq!(host.address("web")?, chosen);
-        host.pings("web")?;
-        only(&server, &[chosen])?;
-    }
-    host.docker.docker(&["rm", "--force", "web"])?;
-    server.wait_until_free()?;
-    host.only_links(&before)
 }
 
 #[test]

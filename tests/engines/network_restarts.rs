@@ -1,9 +1,6 @@
 //! dockerd and our daemon end in all ways under containers on our own network driver, and no link is left.
 
-use std::fs::{self, Permissions};
 use std::net::Ipv4Addr;
-use std::os::unix::fs::PermissionsExt;
-use std::thread;
 use std::time::Duration;
 
 use netns_fixtures::model::{Kind, code};
@@ -296,50 +293,4 @@ fn containers_on_our_links_start_without_a_server() -> Result<(), Error> {
             .map(|(address, ..)| *address)
             .collect::<Vec<_>>(),
     )
-}
-
-/// Up to Docker 27 a container's link is made before its runtime begins, which may take minutes: volumes are relabelled, the
-/// machine is busy, or the runtime is slow.
-#[test]
-fn a_slow_runtime_still_finds_its_link_and_address() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
-    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    let runtime = sandbox.dir("runtime")?.join("slow");
-    let seconds = (UNSAID + Duration::from_secs(5)).as_secs();
-    let script = format!(
-        "#!/bin/sh\ncase \" $* \" in *' create '*) sleep {seconds};; esac\nexec runc \"$@\"\n"
-    );
-    fs::write(&runtime, script).expect("an empty directory takes a file");
-    fs::set_permissions(&runtime, Permissions::from_mode(0o755)).expect("it is ours");
-    host.docker.stop()?;
-    host.docker
-        .launch(&["--add-runtime", &format!("slow={}", runtime.display())])?;
-    let before = host.links()?;
-    for form in FORMS {
-        host.wire_as(form, &format!("by-{form}"), &["grace=0"])?;
-    }
-    let start = |form: &str| {
-        host.docker.keep(
-            form,
-            &["--network", &format!("by-{form}"), "--runtime", "slow"],
-        )
-    };
-    thread::scope(|scope| {
-        let starts = FORMS.map(|form| scope.spawn(move || start(form)));
-        starts
-            .into_iter()
-            .try_for_each(|start| start.join().expect("a caller does not panic"))
-    })?;
-    for form in FORMS {
-        let address = host.docker.address(form, &format!("by-{form}"))?;
-        let inside = host
-            .docker
-            .exec(form, &["ip", "-4", "addr", "show", "dev", "eth0"])?;
-        assert!(inside.contains(&format!("inet {address}/16 ")), "{inside}");
-        host.pings(form)?;
-        host.docker.docker(&["rm", "--force", form])?;
-    }
-    server.wait_until_free()?;
-    host.only_links(&before)
 }

@@ -286,37 +286,3 @@ fn docker_may_move_a_default_route_that_we_changed() -> Result<(), Error> {
     // Docker knows about no other.
     leads_by(&by(Lan::SERVER))
 }
-
-#[test]
-fn a_second_network_on_the_same_lan_is_refused() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
-    let _server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    ["lan", "same"]
-        .into_iter()
-        .try_for_each(|name| host.wire(name, &["-o", "grace=0"]))?;
-    let first = host
-        .docker
-        .docker(&["network", "inspect", "--format", "{{.Id}}", "lan"])?;
-    let named = format!("through network {},", &first[..12]);
-    host.docker.keep("web", &LAN)?;
-    let links = host.links()?;
-    let error = host
-        .docker
-        .docker(&["network", "connect", "same", "web"])
-        .expect_err("Docker takes none")
-        .to_string();
-    assert!(error.contains(&named), "{error}");
-    host.only_links(&links)?;
-    host.pings("web")?;
-    // Docker says that it is not connected, and connects it at the next start.
-    let error = host
-        .docker
-        .docker(&["restart", "web"])
-        .expect_err("Docker takes none")
-        .to_string();
-    assert!(error.contains("through network "), "{error}");
-    host.docker
-        .docker(&["network", "disconnect", "same", "web"])?;
-    host.docker.docker(&["start", "web"]).map(drop)
-}
