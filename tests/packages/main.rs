@@ -2,7 +2,6 @@
 
 mod debian;
 mod documents;
-mod engines;
 mod image;
 mod kubelet;
 mod kubernetes;
