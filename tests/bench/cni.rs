@@ -10,17 +10,15 @@ use std::error::Error;
 use netns_fixtures::Sandbox;
 
 use crate::binaries::Binaries;
-use crate::busy::{Busy, Load};
 use crate::ground::{Ground, Links, PER_PARENT};
 use crate::verdict::Verdict;
 use crate::{ranges, report, rounds};
 
 /// What can be measured.
-pub(crate) const SECTIONS: [&str; 8] = [
+pub(crate) const SECTIONS: [&str; 7] = [
     "start",
     "ranges",
     "sequential",
-    "processor",
     "parallel-200",
     "parallel-1000",
     "crowd-1000",
@@ -51,7 +49,6 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     let largest = match &in_turn[..] {
         [.., "parallel-1000"] => 1000,
         [.., "parallel-200"] => 200,
-        [.., "processor"] => rounds::PROCESSOR,
         _ => rounds::SEQUENTIAL,
     };
     let mut ground = Ground::new(&sandbox, largest, PER_PARENT)?;
@@ -64,21 +61,10 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
                     report::sequential(links, &turns, &floors, &mut verdict);
                 }
             }
-            "processor" => {
-                for links in [Links::Up, Links::Down] {
-                    let (turns, floor) = rounds::processor(&binaries, &mut ground, links)?;
-                    report::processor(links, &turns, floor, &mut verdict);
-                }
-            }
             // The last: after it there are no macvlans any more.
             "bridge" => {
                 ground.move_to_bridge(rounds::SEQUENTIAL)?;
-                for load in [Load::Quiet, Load::Busy] {
-                    let busy = Busy::with(load, &ground.lan.host)?;
-                    let turns = rounds::bridge(&binaries, &mut ground)?;
-                    busy.end()?;
-                    report::bridge(load, &turns, &mut verdict);
-                }
+                report::bridge(&rounds::bridge(&binaries, &mut ground)?, &mut verdict);
             }
             "parallel-200" => parallel(&binaries, &mut ground, 200, &mut verdict)?,
             "parallel-1000" => parallel(&binaries, &mut ground, 1000, &mut verdict)?,

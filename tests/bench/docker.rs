@@ -1,5 +1,5 @@
 //! The benchmark of Docker's two drivers: what an address costs beyond a bare exchange with the same server, and how soon the
-//! container's interface is found; what an endpoint costs, alone and among many (`driver`).
+//! container's interface is found; what an endpoint costs (`driver`).
 //!
 //! Docker is played, with real links that are made and moved as Docker does; the daemon is the release build.
 
@@ -26,7 +26,7 @@ use crate::sample::Sample;
 use crate::verdict::{Verdict, milliseconds};
 
 /// What can be measured.
-pub(crate) const SECTIONS: [&str; 4] = ["address", "interface", "endpoint", "crowd"];
+pub(crate) const SECTIONS: [&str; 3] = ["address", "interface", "endpoint"];
 
 /// How many addresses are requested, one after the other.
 const ADDRESSES: usize = 200;
@@ -59,11 +59,6 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     place.netns.set_up(&place.ifname)?;
     let client = BareClient::open(place)?;
     for section in sections {
-        // It has its own server.
-        if *section == "crowd" {
-            driver::crowd(&lan, &docker, &mut verdict)?;
-            continue;
-        }
         let _server = Kea::start(
             &lan,
             KeaConfig {

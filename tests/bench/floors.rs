@@ -12,27 +12,12 @@ use tempfile::TempDir;
 use crate::binaries::Binaries;
 use crate::client::{self, note};
 use crate::ground::Place;
-use crate::processor;
 use crate::sample::Sample;
 
 /// The least that a commit writes.
 const PAGE: usize = 4096;
 /// The pages of the file that is written to, which never grows.
 const PAGES: u64 = 256;
-
-/// Returns the processor time of a lease of a client that does nothing else, as the mean over these containers, whose links are
-/// up. Most of it is the kernel's, which gives each of the two broadcasts to every macvlan of the parent before `send` returns.
-pub(crate) fn processor(places: &[Place]) -> Result<Duration, Box<dyn Error>> {
-    let mut sum = Duration::ZERO;
-    for (place, xid) in places.iter().zip(1..) {
-        let client = BareClient::open(&place.container)?;
-        let before = processor::of_this_thread()?;
-        let lease = client.lease(xid)?;
-        sum += processor::of_this_thread()? - before;
-        client.release(xid, &lease)?;
-    }
-    Ok(sum / places.len() as u32)
-}
 
 /// The floors of an ADD.
 #[derive(Debug)]

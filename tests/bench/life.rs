@@ -13,13 +13,11 @@ use crate::binaries::Binaries;
 use crate::client;
 use crate::contender::{Contender, Usage, Who};
 use crate::ground::{POOL, Place, places};
-use crate::orders;
 use crate::rounds::{AT_ONCE, at_once};
-use crate::scrape;
 use crate::verdict::{Verdict, mebibytes, milliseconds};
 
 /// What can be measured.
-pub(crate) const SECTIONS: [&str; 3] = ["restart", "slow-server", "orders"];
+pub(crate) const SECTIONS: [&str; 2] = ["restart", "slow-server"];
 
 /// The leases held while the daemon restarts.
 const LEASES: usize = 10_000;
@@ -46,7 +44,6 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     for section in sections {
         match *section {
             "restart" => restart(&binaries, &sandbox, &mut verdict)?,
-            "orders" => orders::renew_all(&binaries, &sandbox, &mut verdict)?,
             _ => slow_server(&binaries, &sandbox, &mut verdict)?,
         }
     }
@@ -87,7 +84,6 @@ fn restart(
     );
     usage("at rest without a lease", &empty);
     usage("at rest with all leases", &daemon.at_rest()?);
-    orders::list(&daemon, binaries, verdict)?;
 
     let mut seen = Capture::start(&lan.server, Lan::IFNAME)?;
     let next = &places[LEASES];
@@ -152,7 +148,6 @@ fn restart(
     );
     client::call(&daemon.plugin, "DEL", &next.container, &config)?
         .map_err(|client::Failure(said)| said)?;
-    scrape::measure(&daemon, next, LEASES, verdict)?;
     daemon.stop()
 }
 

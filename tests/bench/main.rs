@@ -2,7 +2,6 @@
 //! named, and exits with 0 only if every result is as it should be.
 
 mod binaries;
-mod busy;
 mod client;
 mod cni;
 mod contender;
@@ -10,13 +9,11 @@ mod docker;
 mod floors;
 mod ground;
 mod life;
-mod orders;
 mod processor;
 mod ranges;
 mod report;
 mod rounds;
 mod sample;
-mod scrape;
 mod verdict;
 
 use std::env;

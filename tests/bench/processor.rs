@@ -7,8 +7,6 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
-
 /// USER_HZ, a constant of Linux's interface to programs.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -20,11 +18,6 @@ pub(crate) fn of(process: u32) -> io::Result<Duration> {
 /// Returns the time of all children of this process that have been waited for, `cutime` and `cstime`.
 pub(crate) fn children() -> io::Result<Duration> {
     fields("/proc/self/stat", 16)
-}
-
-/// Returns the time of the calling thread so far.
-pub(crate) fn of_this_thread() -> io::Result<Duration> {
-    Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
 }
 
 /// Returns the sum of two fields, counted from 1 as in the manual.

@@ -7,11 +7,10 @@ use std::io;
 use std::time::Duration;
 
 use crate::binaries::{Binaries, size};
-use crate::busy::Load;
 use crate::contender::Usage;
 use crate::floors::Floors;
 use crate::ground::Links;
-use crate::rounds::{self, AT_ONCE, Calls, Pair, Turns};
+use crate::rounds::{AT_ONCE, Calls, Pair, Turns};
 use crate::sample::Sample;
 use crate::verdict::{Verdict, mebibytes, megabytes, milliseconds};
 
@@ -100,16 +99,9 @@ pub(crate) fn sequential(
 
 /// Reports the calls on a bridge. A client without an answer in time asks again: its first DISCOVER was lost, usually because the
 /// bridge did not forward yet.
-pub(crate) fn bridge(load: Load, turns: &Pair<Turns>, verdict: &mut Verdict) {
-    let (machine, most) = if load == Load::Quiet {
-        ("quiet", 0)
-    } else {
-        ("busy", rounds::SEQUENTIAL / 20)
-    };
+pub(crate) fn bridge(turns: &Pair<Turns>, verdict: &mut Verdict) {
     let Pair { ours, theirs } = turns;
-    title(&format!(
-        "One after the other on a bridge, links down, machine {machine}: ADD"
-    ));
+    title("One after the other on a bridge, links down: ADD");
     percentiles(&ours.add.each, &theirs.add.each, &[50, 90, 99, 100]);
     let [mine, other] =
         [&ours.add.each, &theirs.add.each].map(|adds| (adds.longer_than(ASKS_AGAIN), adds.len()));
@@ -122,13 +114,8 @@ pub(crate) fn bridge(load: Load, turns: &Pair<Turns>, verdict: &mut Verdict) {
         share(other) / share(mine),
     );
     let mine = mine.0;
-    let what = format!("bridge, machine {machine}");
-    verdict.promise(
-        format!("{what}: at most {most} ADDs ask again"),
-        mine <= most,
-        mine.to_string(),
-    );
-    whole(turns, &what, verdict);
+    verdict.promise("bridge: no ADD asks again", mine == 0, mine.to_string());
+    whole(turns, "bridge", verdict);
 }
 
 /// Reports an ADD compared with its floors. This is judged with links that are up: setting one up is not part of the floors.
@@ -161,35 +148,6 @@ fn against_floors(links: Links, add: &Sample, floors: &Floors, verdict: &mut Ver
             ),
         );
     }
-}
-
-/// Reports the daemon's processor time for each call and, if all links are up, what a bare lease costs.
-pub(crate) fn processor(links: Links, turns: &Pair<Turns>, floor: Duration, verdict: &mut Verdict) {
-    let Pair { ours, theirs } = turns;
-    title(&format!(
-        "The daemon's processor time, {}, {} calls, {AT_ONCE} at once",
-        said(links),
-        ours.add.each.len()
-    ));
-    for (verb, mine, other) in [
-        ("an ADD", &ours.add, &theirs.add),
-        ("a DEL", &ours.del, &theirs.del),
-    ] {
-        let (mine, other) = (daemon(mine), daemon(other));
-        row(
-            verb,
-            &milliseconds(mine),
-            &milliseconds(other),
-            ratio(other, mine),
-        );
-    }
-    println!(
-        "  {:24} {:>12} with all links up",
-        "a bare DORA",
-        milliseconds(floor)
-    );
-    promise_processor(said(links), PROCESSOR.0, turns, verdict);
-    whole(turns, &format!("processor, {}", said(links)), verdict);
 }
 
 /// Reports the parallel calls with `count` containers.

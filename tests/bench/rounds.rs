@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::binaries::Binaries;
 use crate::client::{self, note};
 use crate::contender::{Contender, Usage, Who, order};
-use crate::floors::{self, Floors};
+use crate::floors::Floors;
 use crate::ground::{Ground, Links, Place};
 use crate::processor;
 use crate::sample::Sample;
@@ -27,12 +27,6 @@ const SEQUENTIAL_ROUNDS: usize = SEQUENTIAL / SEQUENTIAL_TURN;
 pub(crate) const AT_ONCE: usize = 32;
 /// The fewest containers attached in a parallel measurement, in all its turns.
 const PARALLEL: usize = 2000;
-
-/// The containers of a turn that only measures processor time.
-pub(crate) const PROCESSOR: usize = 200;
-/// How many such turns each contender has.
-const PROCESSOR_ROUNDS: usize = 4;
-
 /// Returns how soon after the last DEL a server must have its leases back. Our RELEASEs leave at most 100 a second.
 fn patience(who: Who) -> Duration {
     Duration::from_secs(if who == Who::Ours { 15 } else { 3 })
@@ -227,36 +221,6 @@ pub(crate) fn parallel(
         }
     }
     Ok(turns)
-}
-
-/// Attaches and detaches containers with many calls under way at once, only to measure the daemon's processor time. Also returns
-/// that of a bare lease where all links are up.
-pub(crate) fn processor(
-    binaries: &Binaries,
-    ground: &mut Ground,
-    links: Links,
-) -> Result<(Pair<Turns>, Duration), Box<dyn Error>> {
-    let mut turns = Pair::<Turns>::default();
-    for round in 0..PROCESSOR_ROUNDS {
-        for who in order(round) {
-            ground.prepare(0, PROCESSOR, links)?;
-            let contender = Contender::start(who, binaries, &ground.lan.host)?;
-            let turns = turns.of(who);
-            turns
-                .add
-                .merge(at_once(&contender, "ADD", ground.places(0, PROCESSOR))?);
-            turns
-                .del
-                .merge(at_once(&contender, "DEL", ground.places(0, PROCESSOR))?);
-            turns.left.extend(ground.leases_left(patience(who)));
-            contender.stop()?;
-            ground.finish(0, PROCESSOR)?;
-        }
-    }
-    ground.prepare(0, PROCESSOR, Links::Up)?;
-    let floor = floors::processor(ground.places(0, PROCESSOR))?;
-    ground.finish(0, PROCESSOR)?;
-    Ok((turns, floor))
 }
 
 /// Calls `verb` for every container, `at_once` at a time.
