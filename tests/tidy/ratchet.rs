@@ -112,21 +112,3 @@ fn no_type_name_is_declared_twice_in_the_core() {
     }
     assert!(declarations.contains_key("Registry"));
 }
-
-#[test]
-fn only_constants_that_are_a_duration_count_as_durations() {
-    for line in [
-        "const DELAY: Duration = Duration::from_secs(1);",
-        "    pub(crate) const T_2: Duration =",
-    ] {
-        assert!(is_duration(&line), "{line}");
-    }
-    for line in [
-        "const COUNT: usize = 3;",
-        "// const DELAY: Duration",
-        "let delay: Duration = DELAY;",
-        "const fn delay(of: Duration) -> Duration {",
-    ] {
-        assert!(!is_duration(&line), "{line}");
-    }
-}
