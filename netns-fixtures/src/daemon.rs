@@ -325,19 +325,6 @@ impl Daemon {
         })
     }
 
-    /// Runs `leasehold list --ranges --json` and returns the addresses that are taken.
-    pub fn taken(&self) -> Result<Vec<Value>, Error> {
-        let text = self.operator(&["list", "--ranges", "--json"])?;
-        let listed: Value = serde_json::from_str(&text).map_err(|_| Error::Unreadable {
-            what: "a list of ranges",
-            text: text.clone(),
-        })?;
-        let ranges = listed["ranges"].as_array().into_iter().flatten();
-        Ok(ranges
-            .flat_map(|range| range["taken"].as_array().cloned().unwrap_or_default())
-            .collect())
-    }
-
     /// Waits until each lease that it lists lives inside a container.
     pub fn wait_until_inside(&self) -> Result<(), Error> {
         let is_inside = |row: &Value| row["link"]["netns"].is_string();

@@ -25,8 +25,6 @@ pub struct Dhcp {
     pub kind: Kind,
     /// The transaction.
     pub xid: u32,
-    /// Whether the broadcast flag is set.
-    pub broadcast: bool,
     /// The client's address (ciaddr).
     pub ciaddr: Ipv4Addr,
     /// The address that the server gives (yiaddr).
@@ -174,7 +172,6 @@ fn parse_dhcp(eth_destination: Mac, eth_source: Mac, packet: &[u8]) -> Option<Dh
         destination_port,
         kind: message_type(*kind.first()?)?,
         xid: u32::from_be_bytes(array(message, 4)?),
-        broadcast: message[10] & 0x80 != 0,
         ciaddr: ip(message, 12)?,
         yiaddr: ip(message, 16)?,
         chaddr: array(message, 28)?,

@@ -64,8 +64,6 @@ pub struct Config {
     pub reservations: BTreeMap<ClientKey, Ipv4Addr>,
     /// Whether it is authoritative for the wire: it refuses whatever it does not know to be right.
     pub authoritative: bool,
-    /// Whether it echoes the client identifier (RFC 6842).
-    pub echo_client_id: bool,
     /// How long it waits before an OFFER (dnsmasq pings the address for 3 s).
     pub offer_delay: Duration,
     /// How long a REQUEST that extends a lease waits for its answer (dnsmasq answers nobody while it pings).
@@ -117,7 +115,6 @@ impl Config {
             knows: Knows::ClientId,
             reservations: BTreeMap::new(),
             authoritative: true,
-            echo_client_id: true,
             offer_delay: Duration::ZERO,
             extend_delay: Duration::ZERO,
             answer_time: Duration::ZERO,

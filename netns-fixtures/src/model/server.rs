@@ -553,10 +553,7 @@ impl Server {
             };
             self.config.parameters(request, &mut answer);
         }
-        if let Some(id) = request
-            .option(code::CLIENT_ID)
-            .filter(|_| self.config.echo_client_id)
-        {
+        if let Some(id) = request.option(code::CLIENT_ID) {
             answer.options.push((code::CLIENT_ID, id.to_vec()));
         }
         let (ip, ethernet) = match kind {

@@ -158,17 +158,12 @@ fn parse_lease(line: &str) -> Result<Lease, Error> {
         text: line.to_owned(),
     };
     let fields: Vec<_> = line.split(' ').collect();
-    let [expires, mac, address, _, client_id] = fields[..] else {
+    let [expires, mac, address, _, _] = fields[..] else {
         return Err(bad());
     };
     Ok(Lease {
         address: address.parse().map_err(|_| bad())?,
         mac: mac.to_owned(),
-        client_id: if client_id == "*" {
-            String::new()
-        } else {
-            client_id.to_owned()
-        },
         began: None,
         expires: expires.parse().map_err(|_| bad())?,
         held: true,

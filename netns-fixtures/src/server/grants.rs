@@ -17,8 +17,6 @@ pub struct Grants {
     pub pool: RangeInclusive<Ipv4Addr>,
     /// The lease time.
     pub lease_time: Duration,
-    /// How long udhcpd keeps an offered address for its client. A minute unless set.
-    pub offer_time: Duration,
     /// T1 and T2, if the server should send them.
     pub timers: Option<(Duration, Duration)>,
     /// The router (3).
@@ -40,7 +38,6 @@ impl Default for Grants {
         Self {
             pool: POOL,
             lease_time: Duration::from_secs(3600),
-            offer_time: Duration::from_secs(1),
             timers: None,
             router: Lan::SERVER,
             dns: Vec::new(),

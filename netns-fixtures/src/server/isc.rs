@@ -121,7 +121,6 @@ fn parse_lease(record: &str) -> Result<Lease, Error> {
             .and_then(|address| address.parse().ok())
             .ok_or_else(bad)?,
         mac: value("hardware ethernet ").ok_or_else(bad)?.to_owned(),
-        client_id: value("uid ").unwrap_or_default().to_owned(),
         began: time("starts "),
         expires: time("ends ").ok_or_else(bad)?,
         held: value("binding state ") == Some("active"),

@@ -166,7 +166,6 @@ fn parse_lease(line: &str) -> Result<Lease, Error> {
     Ok(Lease {
         address: fields[0].parse().map_err(|_| bad())?,
         mac: fields[1].to_owned(),
-        client_id: fields[2].to_owned(),
         began: Some(expires.saturating_sub(lifetime)),
         expires,
         // 1 is declined, 2 is expired and reclaimed.

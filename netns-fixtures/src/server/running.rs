@@ -80,8 +80,6 @@ pub struct Lease {
     pub address: Ipv4Addr,
     /// The client's hardware address, as text.
     pub mac: String,
-    /// The client identifier as the server writes it (`01:02:...`), empty if it writes none.
-    pub client_id: String,
     /// When it began, in seconds since the epoch, if the server writes it.
     pub began: Option<u64>,
     /// When it ends, in seconds since the epoch.

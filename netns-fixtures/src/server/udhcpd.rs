@@ -58,11 +58,10 @@ impl Program for UdhcpdProgram {
 fn config_text(grants: &Grants, place: &Place) -> String {
     let (first, last) = (grants.pool.start(), grants.pool.end());
     let mut text = format!(
-        "interface {}\nstart {first}\nend {last}\nmax_leases {}\nauto_time 1\noffer_time {}\nmin_lease 1\n\
+        "interface {}\nstart {first}\nend {last}\nmax_leases {}\nauto_time 1\noffer_time 1\nmin_lease 1\n\
          lease_file {}\npidfile {}\nopt subnet {}\nopt lease {}\nopt router {}\n",
         Lan::IFNAME,
         u32::from(*last) - u32::from(*first) + 1,
-        grants.offer_time.as_secs(),
         place.lease_file().display(),
         place.file("pid").display(),
         Lan::SUBNET.netmask(),
@@ -108,7 +107,6 @@ fn parse_lease(written: u64, record: &[u8; RECORD]) -> Lease {
     Lease {
         address: Ipv4Addr::new(a, b, c, d),
         mac: mac_text(mac),
-        client_id: String::new(),
         began: None,
         expires: written + u64::from(left),
         held: left > 0,
