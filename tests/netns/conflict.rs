@@ -219,7 +219,7 @@ fn a_static_macvlan_beside_the_leased_one_claims_nothing() -> Result<(), CallErr
 
 /// The kernel copies what a macvlan broadcasts for each of its siblings.
 #[test]
-fn siblings_hear_each_question_once_and_the_wire_all() -> Result<(), CallError> {
+fn siblings_hear_each_message_once_and_the_wire_all() -> Result<(), CallError> {
     let sandbox = sandbox!(NEEDS);
     let mut stage = Stage::new(&sandbox, None)?;
     let sibling = stage
@@ -227,6 +227,19 @@ fn siblings_hear_each_question_once_and_the_wire_all() -> Result<(), CallError> 
         .lan
         .sibling("sibling", Ipv4Addr::new(10, 7, 0, 8))?;
     let mut beside = Capture::start(&sibling, Lan::IFNAME)?;
+    // The server turns out to be on the wire.
+    let first = stage.lab.attach("c0")?;
+    stage.seen.wait_for(
+        "the answer from the wire",
+        DEADLINE,
+        |packet| match packet {
+            Packet::Arp(arp) if !arp.request && arp.sender == Lan::SERVER => Some(()),
+            Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
+        },
+    )?;
+    stage.lab.check(&first)?;
+    beside.clear()?;
+    stage.seen.clear()?;
     let member = stage.attach()?;
     let none = Ipv4Addr::UNSPECIFIED;
     (0..3).try_for_each(|_| stage.asked(none, KEPT))?;
@@ -240,6 +253,15 @@ fn siblings_hear_each_question_once_and_the_wire_all() -> Result<(), CallError> 
         .map(|arp| arp.sender)
         .collect();
     assert_eq!(asked, [none, KEPT], "a probe and an announcement");
+    let told: Vec<_> = beside
+        .dhcp()?
+        .into_iter()
+        .filter(|m| m.chaddr == CONTAINER)
+        .collect();
+    assert!(
+        told.is_empty(),
+        "a server may be in a sibling; this one is not: {told:?}"
+    );
     stage.lab.check(&member)
 }
 

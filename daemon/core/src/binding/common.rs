@@ -4,6 +4,7 @@ pub(super) mod change;
 pub(super) mod guard;
 pub(super) mod note;
 pub(super) mod persistence;
+pub(super) mod siblings;
 pub(super) mod tenancy;
 pub(super) mod warnings;
 

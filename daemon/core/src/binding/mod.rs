@@ -54,7 +54,7 @@ use crate::rules::{Rule, cut};
 use crate::source::{Client, InVain, Lease, Signal};
 use crate::time::Instant;
 use crate::wire::Mac;
-use crate::wire::frame::{BadFrame, Frame};
+use crate::wire::frame::{ArpOp, BadFrame, Frame};
 
 /// One holder of a lease. It dereferences to what all its lives share.
 #[derive(Debug)]
@@ -230,10 +230,14 @@ impl Binding {
         } else {
             self.common.guard_hears(exchange)
         };
-        if let Frame::Arp(arp) = frame
-            && guard_hears
-        {
-            self.happens(cx, |life, common, cx| life.hear(common, arp, cx));
+        if let Frame::Arp(arp) = frame {
+            // It may be a server's answer from the wire.
+            if arp.op == ArpOp::Reply {
+                cx.conflicts.answered(&self.common.identity.lan, arp.sender);
+            }
+            if guard_hears {
+                self.happens(cx, |life, common, cx| life.hear(common, arp, cx));
+            }
         }
         if is_own {
             self.happens(cx, |life, common, cx| life.on_frame(common, frame, cx));

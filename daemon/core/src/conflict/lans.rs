@@ -1,4 +1,5 @@
-//! What the daemon has learnt about a LAN: how many addresses were declined there, and whose claims prove nothing.
+//! What the daemon has learnt about a LAN: how many addresses were declined there, whose claims prove nothing, and which servers
+//! are on the wire.
 //!
 //! RFC 5227 §2.1.1 slows down a host that has met ten conflicts: one new address a minute. That is for a host which chooses its
 //! addresses itself. Here a server chooses, and what costs the LAN something is the DECLINE, which takes an address out of the
@@ -19,10 +20,10 @@ use crate::wire::Mac;
 /// How many DECLINEs the clients of a LAN may send within ten minutes.
 pub const MOST_DECLINES: usize = 10;
 
-/// How long the daemon remembers that a station answers for all addresses.
+/// How long the daemon remembers that a station answers for all addresses, and that a server is on the wire.
 const KNOWN: Duration = Duration::from_secs(300);
 
-/// How many stations that answer for all addresses are remembered of a LAN: the latest.
+/// How many stations that answer for all addresses, and how many servers, are remembered of a LAN: the latest.
 const MOST: usize = 8;
 
 /// What is known about each LAN.
@@ -35,8 +36,19 @@ struct Seen {
     /// When the last DECLINEs were sent.
     declines: Vec<Instant>,
     proxies: Vec<Proxy>,
+    servers: Vec<AskedServer>,
     /// When a server last said something to a container that has a fallback.
     heard: Option<Instant>,
+}
+
+/// A server that was asked whether it is on the wire. A frame sent over the macvlans' parent link leaves on the wire and
+/// reaches none of them: a server that answers is on the wire, and one that does not may be in a macvlan itself.
+#[derive(Debug)]
+struct AskedServer {
+    address: Ipv4Addr,
+    /// Whether it has answered.
+    on_wire: bool,
+    until: Instant,
 }
 
 /// A station that answers for every address.
@@ -86,6 +98,38 @@ impl Lans {
             .copied()
     }
 
+    /// Returns whether all servers that clients have chosen lately are on the wire, and one of them is acceptable.
+    pub fn are_on_wire(&self, lan: &Lan, will_do: impl Fn(Ipv4Addr) -> bool, now: Instant) -> bool {
+        self.servers(lan, now).all(|known| known.on_wire)
+            && self.servers(lan, now).any(|known| will_do(known.address))
+    }
+
+    /// Returns whether a server is known to be on the wire; `None`: it is to be asked, and counts as asked now.
+    pub fn is_on_wire(&mut self, lan: &Lan, address: Ipv4Addr, now: Instant) -> Option<bool> {
+        let servers = &mut self.seen(lan, now).servers;
+        if let Some(known) = servers.iter().find(|known| known.address == address) {
+            return Some(known.on_wire);
+        }
+        if servers.len() == MOST {
+            servers.remove(0);
+        }
+        servers.push(AskedServer {
+            address,
+            on_wire: false,
+            until: now + KNOWN,
+        });
+        None
+    }
+
+    /// Records that a station has answered by ARP.
+    pub fn answered(&mut self, lan: &Lan, address: Ipv4Addr) {
+        let seen = self.0.get_mut(lan).into_iter();
+        let mut servers = seen.flat_map(|seen| &mut seen.servers);
+        if let Some(asked) = servers.find(|asked| asked.address == address) {
+            asked.on_wire = true;
+        }
+    }
+
     /// Records that a server said something to a container that has a fallback.
     pub fn heard(&mut self, lan: &Lan, now: Instant) {
         self.seen(lan, now).heard = Some(now);
@@ -99,6 +143,14 @@ impl Lans {
             .is_some_and(|heard| heard >= since)
     }
 
+    fn servers(&self, lan: &Lan, now: Instant) -> impl Iterator<Item = &AskedServer> {
+        self.0
+            .get(lan)
+            .map_or(&[][..], |seen| &seen.servers)
+            .iter()
+            .filter(move |known| now < known.until)
+    }
+
     fn seen(&mut self, lan: &Lan, now: Instant) -> &mut Seen {
         self.tidy(now);
         self.0.entry(lan.clone()).or_default()
@@ -109,8 +161,12 @@ impl Lans {
         self.0.retain(|_, seen| {
             seen.declines.retain(|at| now < *at + DECLINED);
             seen.proxies.retain(|known| now < known.until);
+            seen.servers.retain(|known| now < known.until);
             seen.heard.take_if(|heard| now >= *heard + KNOWN);
-            seen.heard.is_some() || !seen.declines.is_empty() || !seen.proxies.is_empty()
+            seen.heard.is_some()
+                || !seen.declines.is_empty()
+                || !seen.proxies.is_empty()
+                || !seen.servers.is_empty()
         });
     }
 }
@@ -175,5 +231,24 @@ mod tests {
         );
         lans.tidy(at(400.0));
         assert!(lans.0.is_empty());
+    }
+
+    #[test]
+    fn a_server_is_known_to_be_on_the_wire_for_five_minutes() {
+        let (mut lans, lan) = (Lans::default(), lan("a"));
+        let server = Ipv4Addr::new(192, 0, 2, 50);
+        let all = |lans: &Lans, now| lans.are_on_wire(&lan, |_| true, at(now));
+        assert!(!all(&lans, 0.0), "nothing is known");
+        assert_eq!(lans.is_on_wire(&lan, server, at(0.0)), None);
+        lans.answered(&lan, CONTROL);
+        assert_eq!(lans.is_on_wire(&lan, server, at(1.0)), Some(false));
+        lans.answered(&lan, server);
+        assert_eq!(lans.is_on_wire(&lan, server, at(299.999)), Some(true));
+        assert!(all(&lans, 299.999) && !all(&lans, 300.0));
+        assert!(!lans.are_on_wire(&lan, |address| address != server, at(1.0)));
+        assert_eq!(lans.is_on_wire(&lan, CONTROL, at(299.0)), None);
+        assert!(!all(&lans, 299.5), "another may be in a sibling");
+        lans.tidy(at(600.0));
+        assert!(lans.0.is_empty(), "nothing is kept");
     }
 }

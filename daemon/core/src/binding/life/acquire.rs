@@ -25,7 +25,7 @@ use self::pace::Pace;
 use self::phase::Phase;
 use self::survey::Reason;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
-use crate::binding::common::{tenancy, warnings};
+use crate::binding::common::{siblings, tenancy, warnings};
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Quest, Report, SAME, Want};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
@@ -276,7 +276,7 @@ impl Living for Acquire {
         {
             frames.clear();
         }
-        common.exchange.send(frames, cx.out);
+        siblings::send(common, &self.client, frames, cx);
         match verdict {
             Some(Verdict::Won(lease)) if common.probes_first() => {
                 self.probe_first(common, &lease, cx)

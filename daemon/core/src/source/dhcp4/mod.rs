@@ -245,6 +245,19 @@ impl Client {
         )
     }
 
+    /// Returns whether only the first DISCOVER of a client that would take any address has been sent.
+    pub fn asks_first(&self) -> bool {
+        matches!(self.state, State::Selecting { wanted: None, .. }) && self.tally().discovers == 1
+    }
+
+    /// Returns the server whose offer is being requested, if only the first REQUEST for it has been sent.
+    pub fn requests_first(&self) -> Option<Ipv4Addr> {
+        match &self.state {
+            State::Requesting { tx, offer, .. } if tx.sent == 1 => Some(offer.server),
+            _ => None,
+        }
+    }
+
     /// Returns whether the client is about to look for a new address.
     pub fn is_to_discover(&self, now: Instant) -> bool {
         matches!(self.state, State::Init { at, .. } if now >= at)

@@ -1,4 +1,4 @@
-//! The kernel copies a macvlan's broadcast for each of its siblings. So they get each ARP question once; repeats, which are for
+//! The kernel copies a macvlan's broadcast for each of its siblings. So they get each message once; repeats, which are for
 //! the wire, leave over their parent link.
 
 use super::*;
@@ -16,7 +16,7 @@ fn crowded(detection: Detection) -> Rig {
 }
 
 #[test]
-fn siblings_hear_each_question_once_and_the_wire_all() {
+fn siblings_hear_each_message_once_and_the_wire_all() {
     let mut rig = crowded(Detection::Optimistic);
     rig.bind();
     rig.run_until(1015.0);
@@ -44,4 +44,41 @@ fn where_no_macvlan_was_seen_all_is_asked_from_inside() {
     rig.bind();
     rig.run_until(1015.0);
     assert_eq!(rig.wired.asked_over, [INSIDE; 5]);
+}
+
+/// A rig whose server was asked whether it is on the wire, by a first ADD.
+fn asked(answers: impl FnOnce(&mut Rig)) -> Rig {
+    let mut rig = crowded(Detection::Optimistic);
+    answers(&mut rig);
+    rig.add("a", 1, "a");
+    assert_eq!(
+        rig.wired.sent_over,
+        [(1, INSIDE), (3, INSIDE)],
+        "nothing is known about it yet"
+    );
+    let question = rig
+        .asked
+        .iter()
+        .position(|asked| *asked == (Ipv4Addr::UNSPECIFIED, SERVER));
+    assert_eq!(question.map(|at| rig.wired.asked_over[at]), Some(WIRE));
+    rig.wired.sent_over.clear();
+    rig
+}
+
+#[test]
+fn only_a_first_request_leaves_over_the_parent() {
+    let mut rig = asked(|_| {});
+    rig.server = Server::OffersOnly;
+    rig.add("b", 2, "b");
+    rig.run_until(rig.seconds() + 2.5);
+    assert_eq!(rig.wired.sent_over, [(1, WIRE), (3, WIRE), (3, INSIDE)]);
+}
+
+#[test]
+fn a_request_to_a_server_off_the_wire_leaves_from_inside() {
+    let mut rig = asked(|rig| _ = rig.stations.remove(&SERVER));
+    rig.add("b", 2, "b");
+    assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, INSIDE)]);
+    let asked = rig.count((Ipv4Addr::UNSPECIFIED, SERVER));
+    assert_eq!(asked, 1, "it is not asked again for five minutes");
 }

@@ -100,6 +100,7 @@ impl Rig {
                     .unwrap()[2];
                 let ciaddr = Ipv4Addr::new(p[12], p[13], p[14], p[15]);
                 self.sent.push((kind, ciaddr));
+                self.wired.sent_over.push((kind, over));
                 self.chaddrs.insert(Mac(p[28..34].try_into().unwrap()));
                 if kind == 1 {
                     self.discovers.push((exchange, bytes.to_vec()));

@@ -32,6 +32,8 @@ pub(in super::super) struct Wired {
     pub(in super::super) inside: Vec<Mac>,
     /// The links of the host that ARP requests left by; `None`: the container's interface.
     pub(in super::super) asked_over: Vec<Option<u32>>,
+    /// The same of messages, by their kind.
+    pub(in super::super) sent_over: Vec<(u8, Option<u32>)>,
 }
 
 impl Rig {
