@@ -1,15 +1,12 @@
 //! What a run did to the world, as one number: its frames, changes of links, answers and stored leases, with their times.
 //!
-//! Everything is spelled out here, without the texts that people read and without the names of types, so that the number stays
-//! the same when a text is corrected or code is moved.
+//! It has no texts that people read, so that it stays the same when a text is corrected or code is moved.
 
-use std::fmt::{self, Write};
-use std::net::IpAddr;
+use std::fmt::{self, Debug, Write};
 
-use leasehold_core::effect::{Answer, Failure, RequestId};
-use leasehold_core::identity::DoorId;
+use leasehold_core::effect::{Answer, RequestId};
 use leasehold_core::link::Step;
-use leasehold_core::record::{Change, DoorKey, RecordState};
+use leasehold_core::record::Change;
 use leasehold_core::testbed::kernel::At;
 
 use crate::subject::container;
@@ -57,178 +54,60 @@ impl Digest {
     /// Adds the steps that were taken on a link.
     pub(crate) fn steps(&mut self, at: u64, link: At, steps: &[Step]) {
         for step in steps {
-            let (word, thing) = step_of(step);
-            self.line(format_args!(
-                "{at} link {} {} {word} {thing}",
-                link.0.0, link.1
-            ));
+            self.line(format_args!("{at} link {} {} {step:?}", link.0.0, link.1));
         }
     }
 
     /// Adds a link of the daemon's own that appeared or disappeared.
     pub(crate) fn own(&mut self, at: u64, there: bool, ifname: &str) {
-        self.line(format_args!(
-            "{at} {} {ifname}",
-            if there { "made" } else { "unmade" }
-        ));
+        let word = if there { "made" } else { "unmade" };
+        self.line(format_args!("{at} {word} {ifname}"));
     }
 
     /// Adds an answer.
     pub(crate) fn answer(&mut self, at: u64, id: RequestId, answer: &Answer) {
-        self.line(format_args!("{at} answer {} {}", id.0, code_of(answer)));
-        match answer {
-            Answer::Leased { tenures } => tenures
-                .iter()
-                .for_each(|tenure| self.line(format_args!("{}", tenure.net()))),
-            Answer::Bindings { rows, .. } => {
-                for row in rows {
-                    let address = row
-                        .tenure
-                        .as_ref()
-                        .map(|tenure| tenure.net().to_string())
-                        .unwrap_or_default();
-                    self.line(format_args!("{} {address}", container(&row.attachment)));
-                }
+        let what = match answer {
+            Answer::Leased { tenures } => {
+                tenures.iter().map(|it| format!(" {}", it.net())).collect()
             }
-            Answer::Deleted
-            | Answer::Checked
-            | Answer::Collected
-            | Answer::Ready
-            | Answer::Failed(_) => {}
-            Answer::Pool { id, gateway } => self.line(format_args!("{id} {gateway:?}")),
-            Answer::Reserved(address) => self.line(format_args!("{address}")),
-            Answer::Obeyed(obeyed) => {
-                obeyed.iter().for_each(|of| {
-                    self.line(format_args!(
-                        "{} {:?}",
-                        container(&of.attachment),
-                        of.address
-                    ))
-                });
-            }
-            Answer::PoolReleased
-            | Answer::Released
-            | Answer::Network(_)
-            | Answer::Ranges(_)
-            | Answer::Shown(_) => {}
-        }
+            Answer::Reserved(address) => format!(" {address}"),
+            Answer::Failed(failure) => format!(" {}", variant(failure)),
+            _ => String::new(),
+        };
+        self.line(format_args!(
+            "{at} answer {} {}{what}",
+            id.0,
+            variant(answer)
+        ));
     }
 
     /// Adds changes that the store has made durable.
     pub(crate) fn stored(&mut self, at: u64, changes: &[Change]) {
         for change in changes {
-            match change {
+            let what = match change {
                 Change::Put(id, record) => {
-                    let (lease, word) = (&record.lease, state_of(record.state));
-                    let (address, server): (_, IpAddr) = (lease.address, lease.server.into());
-                    let start = lease.start.since_boot().as_micros();
-                    let times = lease
-                        .times
-                        .map(|t| [t.t1, t.t2, t.end].map(|time| time.as_micros()));
-                    let times = times.unwrap_or_default();
-                    let who = container(&record.attachment);
-                    self.line(format_args!(
-                        "{at} {word} {} {who} {address} {server} {start} {times:?}",
-                        id.0
-                    ));
+                    let (lease, who) = (&record.lease, container(&record.attachment));
+                    format!(
+                        "{:?} {} {who} {} {} {:?} {:?}",
+                        record.state, id.0, lease.address, lease.server, lease.start, lease.times
+                    )
                 }
-                Change::Remove(id) => self.line(format_args!("{at} removed {}", id.0)),
-                Change::PutDoor(record) => self.line(format_args!("{at} {}", key_of(&record.key))),
-                Change::RemoveDoor(key) => self.line(format_args!("{at} removed {}", key_of(key))),
+                Change::Remove(id) => format!("removed {}", id.0),
+                Change::PutDoor(record) => format!("{:?}", record.key),
+                Change::RemoveDoor(key) => format!("removed {key:?}"),
                 Change::Note(event) => {
-                    let address = event
-                        .address
-                        .map(|address| address.to_string())
-                        .unwrap_or_default();
-                    self.line(format_args!(
-                        "{at} {} {} {address}",
-                        event.kind.name(),
-                        container(&event.attachment)
-                    ));
+                    let who = container(&event.attachment);
+                    format!("{} {who} {:?}", event.kind.name(), event.address)
                 }
-            }
+            };
+            self.line(format_args!("{at} {what}"));
         }
     }
 }
 
-fn step_of(step: &Step) -> (&'static str, String) {
-    match step {
-        Step::Up => ("up", String::new()),
-        Step::Mtu(mtu) => ("mtu", mtu.to_string()),
-        Step::AddAddress(address) => ("add", address.to_string()),
-        Step::RemoveAddress(address) => ("remove", address.to_string()),
-        Step::AddRoute(route) => ("add route", format!("{route} {}", route.mtu.unwrap_or(0))),
-        Step::ReplaceDefault { from, to } => ("replace default", format!("{from} {to}")),
-        Step::Abandon => ("abandon", String::new()),
-        Step::RemoveRoute(route) => (
-            "remove route",
-            format!("{route} {}", route.mtu.unwrap_or(0)),
-        ),
-    }
-}
-
-fn state_of(state: RecordState) -> &'static str {
-    match state {
-        RecordState::Bound => "bound",
-        RecordState::Seeking => "seeking",
-        RecordState::Releasing => "releasing",
-        RecordState::Past => "past",
-    }
-}
-
-fn code_of(answer: &Answer) -> u32 {
-    match answer {
-        Answer::Leased { .. } => 1,
-        Answer::Deleted => 2,
-        Answer::Checked => 3,
-        Answer::Collected => 4,
-        Answer::Ready => 5,
-        Answer::Bindings { .. } => 6,
-        Answer::Pool { .. } => 7,
-        Answer::PoolReleased => 8,
-        Answer::Reserved(_) => 9,
-        Answer::Released => 10,
-        Answer::Network(_) => 11,
-        Answer::Ranges(_) => 12,
-        Answer::Obeyed(_) => 13,
-        Answer::Shown(_) => 14,
-        Answer::Failed(failure) => match failure {
-            Failure::Link { .. } => 101,
-            Failure::NoCarrier { .. } => 102,
-            Failure::NoOffer { .. } => 103,
-            Failure::NoAck { .. } => 104,
-            Failure::Nak { .. } => 105,
-            Failure::Conflict { .. } => 106,
-            Failure::Conflicts { .. } => 107,
-            Failure::NotDeclined { .. } => 108,
-            Failure::TooShort { .. } => 109,
-            Failure::TimedOut(..) => 110,
-            Failure::Store(_) => 111,
-            Failure::Held { .. } => 112,
-            Failure::AddressHeld { .. } => 113,
-            Failure::Cancelled(_) => 114,
-            Failure::NotWanted { .. } => 115,
-            Failure::NotReady(_) => 116,
-            Failure::NotCollected(_) => 117,
-            Failure::Attached { .. } => 118,
-            Failure::Unknown(_) => 119,
-            Failure::Differs { .. } => 120,
-            Failure::NotOnLink { .. } => 121,
-            Failure::NoRoute { .. } => 128,
-            Failure::Unfit { .. } => 122,
-            Failure::Pool(_) => 123,
-            Failure::Network(_) => 124,
-            Failure::NoAddress { .. } => 129,
-        },
-    }
-}
-
-/// Returns the kind and the name of a door's record; for an endpoint or a network, the name that people see.
-fn key_of(DoorKey { table, name }: &DoorKey) -> String {
-    let seen = if table == "pools" {
-        name
-    } else {
-        &name[..name.len().min(DoorId::SHORT)]
-    };
-    format!("{} {seen}", table.trim_end_matches('s'))
+/// Returns the name of a value's variant.
+fn variant(value: &impl Debug) -> String {
+    let text = format!("{value:?}");
+    let end = text.find(|c: char| !c.is_alphanumeric());
+    text[..end.unwrap_or(text.len())].to_owned()
 }

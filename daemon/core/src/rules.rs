@@ -94,7 +94,7 @@ rules! {
     /// With each extension others are asked whether they have the address: somebody may have taken it since.
     WatchExtended: "Squatted", 3000000000;
     /// An address that a runtime puts on is taken off if its lease has another by then.
-    OutdatedAddress: "Interface", 629;
+    OutdatedAddress: "Interface", 2781;
     /// A held lease's DECLINE waits until the store has recorded the loss: a daemon that starts in between would hold the declined lease again.
     DeclineAfterStore: "Client", 1163;
     /// Where nobody answers the LAN's link, a macvlan beside it asks: the link does not reach a server in a macvlan on it.
