@@ -252,6 +252,10 @@ impl Seeking {
         let last_for = std::mem::take(&mut search.last_for);
         let last_for = last_for.into_iter().filter(|_| whole);
         last_for.for_each(|id| self.give_up(tables, now, id));
+        // There will be no other search for ADDs to wait for.
+        if tables.bindings.sought().next().is_none() {
+            search.adds.append(&mut self.adds);
+        }
         Some((search, whole))
     }
 

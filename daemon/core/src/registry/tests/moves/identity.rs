@@ -17,6 +17,19 @@ fn a_late_search_takes_no_identity_from_a_newer_add() {
 }
 
 #[test]
+fn an_add_goes_on_when_no_interface_is_sought_any_more() {
+    let mut rig = leased();
+    rig.hold_seeks = true;
+    rig.add_endpoint(OTHER_MAC, "a");
+    let waits_for_the_next = rig.add_endpoint(Mac([2, 0, 0, 0, 7, 7]), "a");
+    rig.release_endpoint(OTHER_MAC);
+    rig.release_endpoint(OWN);
+    rig.hold_seeks = false;
+    rig.end_seek();
+    rig.assert_leased(waits_for_the_next);
+}
+
+#[test]
 fn an_identity_is_given_away_only_after_a_whole_search() {
     for (is_there, sees_part) in [(true, false), (false, true)] {
         let mut rig = leased();
