@@ -90,8 +90,7 @@ impl Server {
 
     /// Sends a request without a body, such as `GET /healthz`.
     async fn begin(&self, line: &str) -> UnixStream {
-        self.say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n"))
-            .await
+        self.say(bare(line)).await
     }
 
     /// Sends such a request, and returns the answer.
@@ -101,7 +100,19 @@ impl Server {
 
     /// Sends what the shim says for this verb.
     async fn call(&self, verb: &str) -> UnixStream {
-        self.say(post(&body(&request(verb)))).await
+        self.say(of_shim(verb)).await
+    }
+
+    /// Sends a request and answers it in the driver's place. Returns the call and the response.
+    async fn serve(
+        &mut self,
+        said: String,
+        answer: impl FnOnce(&Call) -> Answer,
+    ) -> (Call, Response) {
+        let stream = self.say(said).await;
+        let (_, call, reply) = self.asked().await;
+        reply.send(answer(&call));
+        (call, response(stream).await)
     }
 
     async fn asked(&mut self) -> (RequestId, Call, Reply) {
@@ -117,6 +128,19 @@ struct Response {
     status: String,
     head: String,
     body: String,
+}
+
+impl Response {
+    /// Checks the status and a part of the body.
+    fn says(&self, status: &str, part: &str) {
+        let (_, said) = self.status.split_once(' ').unwrap();
+        assert!(
+            said.starts_with(status) && self.body.contains(part),
+            "{}: {}",
+            self.status,
+            self.body
+        );
+    }
 }
 
 /// Reads until the server closes.
@@ -143,39 +167,33 @@ fn body(request: &Request) -> String {
     serde_json::to_string(request).unwrap()
 }
 
+/// What the shim says for this verb.
+fn of_shim(verb: &str) -> String {
+    post(&body(&request(verb)))
+}
+
+/// A request without a body.
+fn bare(line: &str) -> String {
+    format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n")
+}
+
 #[tokio::test]
 async fn an_add_is_asked_and_its_result_written() {
-    let mut server = Server::start();
-    let stream = server.call("ADD").await;
-    let (_, call, reply) = server.asked().await;
+    let (call, response) = Server::start().serve(of_shim("ADD"), leased).await;
     assert!(matches!(call, Call::Add(_)));
-    reply.send(leased(&call));
-    let response = response(stream).await;
-    assert_eq!(response.status, "HTTP/1.1 200 OK");
-    assert!(
-        response
-            .body
-            .starts_with(r#"{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.10/24""#),
-        "{}",
-        response.body
-    );
+    let result = r#"{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.10/24""#;
+    response.says("200 OK", result);
 }
 
 #[tokio::test]
 async fn a_failure_is_an_error_in_cnis_words() {
-    let mut server = Server::start();
-    let stream = server.call("ADD").await;
-    let (_, _, reply) = server.asked().await;
-    reply.send(Answer::Failed(Failure::Store(StoreCause::Full)));
-    let response = response(stream).await;
-    assert_eq!(response.status, "HTTP/1.1 503 Service Unavailable");
-    assert_eq!(
-        response.body,
-        format!(
-            r#"{{"cniVersion":"1.0.0","code":11,"msg":"{}","details":"ADD of lan/abc/net1"}}"#,
-            StoreCause::Full
-        )
+    let full = |_: &Call| Answer::Failed(Failure::Store(StoreCause::Full));
+    let (_, response) = Server::start().serve(of_shim("ADD"), full).await;
+    let error = format!(
+        r#"{{"cniVersion":"1.0.0","code":11,"msg":"{}","details":"ADD of lan/abc/net1"}}"#,
+        StoreCause::Full
     );
+    response.says("503 Service Unavailable", &error);
 }
 
 #[tokio::test]
@@ -191,34 +209,24 @@ async fn what_no_plugin_sends_never_reaches_the_driver() {
         (r#"{"env": {}, "config": "{}"}"#, 4),
     ] {
         let response = response(server.say(post(body)).await).await;
-        assert_eq!(response.status, "HTTP/1.1 400 Bad Request");
-        assert!(
-            response.body.contains(&format!(r#""code":{code},"#)),
-            "{}",
-            response.body
-        );
+        response.says("400 Bad Request", &format!(r#""code":{code},"#));
     }
     assert!(server.events.try_recv().is_err());
 }
 
 #[tokio::test]
 async fn the_list_is_served() {
-    let mut server = Server::start();
-    let stream = server.begin("GET /v1/bindings").await;
-    let (_, call, reply) = server.asked().await;
-    assert_eq!(call, Call::List);
-    reply.send(Answer::Bindings {
+    let nothing = |_: &Call| Answer::Bindings {
         rows: Vec::new(),
         pools: Vec::new(),
         not_adopted: Vec::new(),
         strangers: Vec::new(),
         refused: BTreeMap::new(),
-    });
-    let response = response(stream).await;
-    assert_eq!(
-        (response.status.as_str(), response.body.as_str()),
-        ("HTTP/1.1 200 OK", r#"{"bindings":[],"not_adopted":[]}"#)
-    );
+    };
+    let mut server = Server::start();
+    let (call, response) = server.serve(bare("GET /v1/bindings"), nothing).await;
+    assert_eq!(call, Call::List);
+    response.says("200 OK", r#"{"bindings":[],"not_adopted":[]}"#);
 }
 
 #[tokio::test]
@@ -246,8 +254,15 @@ async fn only_the_documented_calls_are_served() {
 #[tokio::test]
 async fn an_order_reaches_the_driver_and_its_upshot_the_caller() {
     let mut server = Server::start();
-    let stream = server.begin("POST /v1/release?name=web-0&force=true").await;
-    let (_, call, reply) = server.asked().await;
+    let leaves = |_: &Call| {
+        Answer::Obeyed(vec![Obeyed {
+            attachment: Attachment::cni("lan", "web-0", "eth0"),
+            address: None,
+            upshot: Upshot::Leaves,
+        }])
+    };
+    let line = "POST /v1/release?name=web-0&force=true";
+    let (call, answer) = server.serve(bare(line), leaves).await;
     let Call::Order(order) = call else {
         panic!("{call:?}")
     };
@@ -255,26 +270,14 @@ async fn an_order_reaches_the_driver_and_its_upshot_the_caller() {
         (order.verb, order.which.name.as_deref()),
         (Verb::Release { force: true }, Some("web-0"))
     );
-    let attachment = Attachment::cni("lan", "web-0", "eth0");
-    reply.send(Answer::Obeyed(vec![Obeyed {
-        attachment,
-        address: None,
-        upshot: Upshot::Leaves,
-    }]));
-    let answer = response(stream).await;
-    assert!(
-        answer.status.contains(" 200 ") && answer.body.contains(r#""outcome":"returned""#),
-        "{}",
-        answer.body
-    );
+    answer.says("200", r#""outcome":"returned""#);
     for line in [
         "POST /v1/renew",
         "POST /v1/renew?force=true",
         "GET /v1/bindings?all=true",
         "GET /v1/show?nam=x",
     ] {
-        let refused = server.ask(line).await;
-        assert_eq!(refused.status, "HTTP/1.1 400 Bad Request", "{line}");
+        server.ask(line).await.says("400 Bad Request", "error");
     }
     assert!(server.events.try_recv().is_err());
 }
@@ -290,12 +293,7 @@ async fn an_unknown_url_is_not_found() {
         "GET /v1/bindings/1",
     ] {
         let response = server.ask(line).await;
-        assert_eq!(response.status, "HTTP/1.1 404 Not Found", "{line}");
-        assert!(
-            response.body.starts_with(r#"{"error":""#),
-            "{}",
-            response.body
-        );
+        response.says("404 Not Found", r#"{"error":""#);
     }
 }
 
@@ -304,17 +302,9 @@ async fn a_go_shim_reads_in_the_status_line_what_it_met() {
     let server = Server::start();
     // Byte for byte what net/rpc's DialHTTP sends.
     let response = response(server.say("CONNECT /_goRPC_ HTTP/1.0\n\n").await).await;
-    assert!(
-        response
-            .status
-            .contains(" 501 this is leasehold, which does not speak Go RPC"),
-        "{}",
-        response.status
-    );
-    assert!(
-        response.body.contains("replace the plugin dhcp"),
-        "{}",
-        response.body
+    response.says(
+        "501 this is leasehold, which does not speak Go RPC",
+        "replace the plugin dhcp",
     );
 }
 
@@ -326,8 +316,7 @@ async fn a_request_that_is_too_large_is_refused() {
         MAX_BODY + 1
     );
     let first = response(server.say(announced).await).await;
-    assert_eq!(first.status, "HTTP/1.1 413 Payload Too Large");
-    assert!(first.body.contains(r#""code":7,"#), "{}", first.body);
+    first.says("413 Payload Too Large", r#""code":7,"#);
 
     let mut stream = server
         .say("POST /cni HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -398,25 +387,16 @@ async fn a_half_closed_connection_counts_as_hung_up() {
 #[tokio::test]
 async fn an_answered_request_does_not_hang_up() {
     let mut server = Server::start();
-    let stream = server.call("DEL").await;
-    let (_, _, reply) = server.asked().await;
-    reply.send(Answer::Deleted);
-    let response = response(stream).await;
+    let deleted = |_: &Call| Answer::Deleted;
+    let (_, response) = server.serve(of_shim("DEL"), deleted).await;
     assert_eq!(
         (response.status.as_str(), response.body.as_str()),
         ("HTTP/1.1 200 OK", "")
     );
     // The shim wants a length, even for an empty answer.
-    assert!(
-        response.head.contains("\r\ncontent-length: 0"),
-        "{}",
-        response.head
-    );
-    assert!(
-        response.head.contains("\r\nconnection: close"),
-        "{}",
-        response.head
-    );
+    for header in ["\r\ncontent-length: 0", "\r\nconnection: close"] {
+        assert!(response.head.contains(header), "{}", response.head);
+    }
     assert!(server.events.try_recv().is_err());
 }
 
@@ -426,17 +406,14 @@ async fn a_reply_that_is_dropped_means_try_again_later() {
     let stream = server.call("ADD").await;
     drop(server.asked().await);
     let response = response(stream).await;
-    assert_eq!(response.status, "HTTP/1.1 503 Service Unavailable");
-    assert!(response.body.contains(r#""code":11,"#), "{}", response.body);
+    response.says("503 Service Unavailable", r#""code":11,"#);
 }
 
 #[tokio::test]
 async fn a_connection_serves_one_request() {
     let mut server = Server::start();
-    let stream = server.say(post(&body(&request("DEL"))).repeat(2)).await;
-    let (_, _, reply) = server.asked().await;
-    reply.send(Answer::Deleted);
-    let response = response(stream).await;
+    let deleted = |_: &Call| Answer::Deleted;
+    let (_, response) = server.serve(of_shim("DEL").repeat(2), deleted).await;
     assert_eq!(response.body, "");
     assert!(server.events.try_recv().is_err());
 }
@@ -558,32 +535,18 @@ async fn an_add_or_a_finished_del_removes_a_spooled_del() {
 #[tokio::test]
 async fn each_socket_speaks_its_own_protocol() {
     let ask = "POST /IpamDriver.GetCapabilities HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
-    let table = [
-        (
-            Protocol::Control,
-            "404",
-            r#"{"error":"POST /IpamDriver.GetCapabilities: there is nothing here by that name"}"#,
-        ),
-        (
-            Protocol::Docker,
-            "200",
-            r#"{"RequiresMACAddress":true,"RequiresRequestReplay":false}"#,
-        ),
+    let unknown = "POST /IpamDriver.GetCapabilities: there is nothing here by that name";
+    for (protocol, status, body) in [
+        (Protocol::Control, "404", unknown),
+        (Protocol::Docker, "200", r#""RequiresMACAddress":true"#),
         (
             Protocol::DockerIpvlan,
             "200",
-            r#"{"RequiresMACAddress":false,"RequiresRequestReplay":false}"#,
+            r#""RequiresMACAddress":false"#,
         ),
-    ];
-    for (protocol, status, body) in table {
+    ] {
         let server = Server::speaking(protocol);
-        let response = response(server.say(ask).await).await;
-        assert!(
-            response.status.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{protocol:?}: {}",
-            response.status
-        );
-        assert_eq!(response.body, body, "{protocol:?}");
+        response(server.say(ask).await).await.says(status, body);
     }
     let server = Server::speaking(Protocol::Docker);
     for line in [
@@ -593,8 +556,7 @@ async fn each_socket_speaks_its_own_protocol() {
         "GET /v1/bindings",
     ] {
         let response = server.ask(line).await;
-        assert_eq!(response.status, "HTTP/1.1 404 Not Found", "{line}");
-        assert!(response.body.contains(r#""Err":""#), "{}", response.body);
+        response.says("404 Not Found", r#""Err":""#);
     }
 }
 
@@ -635,56 +597,23 @@ const OF_AN_ENDPOINT: &str = r#"{"PoolID":"192.0.0.0/16;;parent=eth0","Address":
 #[tokio::test]
 async fn dockers_calls_are_asked_and_answered_in_its_words() {
     let mut server = Server::speaking(Protocol::Docker);
-    let stream = server
-        .say(docker_call("RequestAddress", OF_AN_ENDPOINT))
-        .await;
-    let (_, call, reply) = server.asked().await;
-    reply.send(leased(&call));
-    let given = response(stream).await;
-    assert_eq!(
-        (given.status.as_str(), given.body.as_str()),
-        ("HTTP/1.1 200 OK", r#"{"Address":"192.0.2.10/16"}"#)
-    );
+    let asks = || docker_call("RequestAddress", OF_AN_ENDPOINT);
+    let (_, given) = server.serve(asks(), leased).await;
+    given.says("200 OK", r#"{"Address":"192.0.2.10/16"}"#);
 
-    let stream = server
-        .say(docker_call("RequestAddress", OF_AN_ENDPOINT))
-        .await;
-    let (_, _, reply) = server.asked().await;
-    reply.send(Answer::Failed(Failure::Store(StoreCause::Full)));
-    let failed = response(stream).await;
-    assert_eq!(
-        failed.status, "HTTP/1.1 200 OK",
-        "dockerd reads no other answer"
-    );
+    // dockerd reads no other answer.
+    let full = |_: &Call| Answer::Failed(Failure::Store(StoreCause::Full));
+    let (_, failed) = server.serve(asks(), full).await;
     let full = StoreCause::Full;
-    assert_eq!(
-        failed.body,
-        format!(r#"{{"Error":"{full}","Err":"{full}"}}"#)
-    );
+    failed.says("200 OK", &format!(r#"{{"Error":"{full}","Err":"{full}"}}"#));
 
-    let refused = response(
-        server
-            .say(docker_call("RequestPool", r#"{"Pool":""}"#))
-            .await,
-    )
-    .await;
-    assert_eq!(refused.status, "HTTP/1.1 200 OK");
-    assert!(
-        refused
-            .body
-            .starts_with(r#"{"Error":"--ipam-opt parent=LINK is missing"#),
-        "{}",
-        refused.body
-    );
+    let bad = docker_call("RequestPool", r#"{"Pool":""}"#);
+    let refused = response(server.say(bad).await).await;
+    refused.says("200 OK", r#"{"Error":"--ipam-opt parent=LINK is missing"#);
     // As dockerd repeats a call that broke.
     for body in ["", "{"] {
         let refused = response(server.say(docker_call("RequestAddress", body)).await).await;
-        assert_eq!(refused.status, "HTTP/1.1 400 Bad Request");
-        assert!(
-            refused.body.contains(r#""Err":"the call "#),
-            "{}",
-            refused.body
-        );
+        refused.says("400 Bad Request", r#""Err":"the call "#);
     }
     assert!(server.events.try_recv().is_err());
 }
@@ -719,14 +648,7 @@ async fn stopping_answers_dockers_calls_and_cuts_none_off() {
     answered.send(leased(&call));
     drop(dropped);
     assert_eq!(response(first).await.body, r#"{"Address":"192.0.2.10/16"}"#);
-    let second = response(second).await;
-    assert_eq!(second.status, "HTTP/1.1 200 OK");
-    assert!(
-        second
-            .body
-            .contains(r#""Err":"the leasehold daemon stopped before it had an address"#),
-        "{}",
-        second.body
-    );
+    let stopped = r#""Err":"the leasehold daemon stopped before it had an address"#;
+    response(second).await.says("200 OK", stopped);
     server.serving.await.unwrap();
 }

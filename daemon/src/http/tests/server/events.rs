@@ -74,12 +74,10 @@ async fn a_reader_is_not_kept_waiting_for_longer_than_it_asked() {
 #[tokio::test]
 async fn a_bad_parameter_is_refused_by_name() {
     let server = Server::start();
-    let response = events(&server, "?limit=0").await;
-    assert_eq!(response.status, "HTTP/1.1 400 Bad Request");
-    assert_eq!(
-        response.body,
-        r#"{"error":"limit=0: expected a number from 1 to 1000"}"#
-    );
+    let error = r#"{"error":"limit=0: expected a number from 1 to 1000"}"#;
+    events(&server, "?limit=0")
+        .await
+        .says("400 Bad Request", error);
 }
 
 #[tokio::test]

@@ -25,9 +25,9 @@ async fn a_loop_that_does_not_turn_is_not_healthy() {
     let mut server = Server::start();
     let stream = server.begin("GET /healthz").await;
     let _asked = server.events.recv().await;
+    let error = r#"{"error":"the loop does not run"}"#;
     let response = response(stream).await;
-    assert_eq!(response.status, "HTTP/1.1 503 Service Unavailable");
-    assert_eq!(response.body, r#"{"error":"the loop does not run"}"#);
+    response.says("503 Service Unavailable", error);
 }
 
 #[tokio::test]
