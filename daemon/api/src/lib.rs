@@ -51,6 +51,15 @@ pub fn to_json(value: &impl Serialize) -> String {
 mod tests {
     use super::*;
 
+    /// Reads a table: a case a line, its columns apart by arrows.
+    pub(crate) fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
+        let lines = table.lines().filter(|line| !line.trim().is_empty());
+        lines.map(|line| {
+            let columns: Vec<_> = line.split("=>").map(str::trim).collect();
+            columns.try_into().expect("each row has all columns")
+        })
+    }
+
     #[test]
     fn an_add_has_a_time_out_whatever_the_configuration_says() {
         let table = [

@@ -191,73 +191,41 @@ fn the_daemons_defaults_are_those_of_an_add() {
 
 #[test]
 fn what_leads_to_no_container_says_why() {
-    let with = |change: fn(&mut Value)| cached(CONFIG, change);
-    let table = [
-        ("".to_owned(), "is not a cached attachment"),
-        ("{}".to_owned(), "is of kind \"\""),
-        // A result alone, as libcni before 0.8 wrote it.
-        (
-            r#"{"cniVersion": "0.4.0", "ips": []}"#.to_owned(),
-            "is of kind \"\"",
-        ),
-        (
-            with(|v| v["kind"] = "cniCacheV2".into()),
-            "is of kind \"cniCacheV2\"",
-        ),
-        (
-            with(|v| v["containerId"] = Value::Null),
-            "is not a cached attachment",
-        ),
-        (
-            with(|v| v["cniArgs"] = json!([["A"]])),
-            "is not a cached attachment",
-        ),
-        (
-            with(|v| v["config"] = "!".into()),
-            "has a network configuration that cannot be read",
-        ),
-        (
-            with(|v| v["config"] = "e30".into()),
-            "has a network configuration that cannot be read",
-        ),
-        (
-            with(|v| v["config"] = "ew==".into()),
-            "has a network configuration that cannot be read",
-        ),
-        (
-            cached("[]", |_| ()),
-            "has a network configuration that cannot be read",
-        ),
-        ("[]".to_owned(), "is of kind \"\""),
-        (
-            with(|v| v["netns"] = Value::String(String::new())),
-            "names no network namespace",
-        ),
-        (with(|v| v["netns"] = "relative".into()), "CNI_NETNS"),
-        (
-            with(|v| v["ifName"] = "too-long-for-a-link".into()),
-            "CNI_IFNAME",
-        ),
-        (
-            with(|v| v["networkName"] = "/".into()),
-            "the network's name",
-        ),
-        (with(|v| v["result"] = Value::Null), "has no IPv4 address"),
-        (
-            with(|v| v["result"] = json!({"ips": [{"address": "x"}]})),
-            "has no IPv4 address",
-        ),
-        (
-            with(|v| v["result"] = json!({"ips": [{"address": "fd00::1/64"}]})),
-            "has no IPv4 address",
-        ),
-        (
-            with(|v| v["result"] = json!({"ip4": {"ip": "10.0.0.1"}})),
-            "has no IPv4 address",
-        ),
-    ];
-    for (text, cause) in table {
-        assert!(refusal(&text).contains(cause), "{text}: {}", refusal(&text));
+    let refused = |text: &str, cause: &str| {
+        let said = refusal(text);
+        assert!(said.contains(cause), "{text}: {said}");
+    };
+    refused("", "is not a cached attachment");
+    // The second is a result alone, as libcni before 0.8 wrote it.
+    for bare in ["{}", r#"{"cniVersion": "0.4.0", "ips": []}"#, "[]"] {
+        refused(bare, "is of kind \"\"");
+    }
+    let no_object = cached("[]", |_| ());
+    refused(
+        &no_object,
+        "has a network configuration that cannot be read",
+    );
+    let table = r#"
+        kind => "cniCacheV2" => is of kind "cniCacheV2"
+        containerId => null => is not a cached attachment
+        cniArgs => [["A"]] => is not a cached attachment
+        config => "!" => has a network configuration that cannot be read
+        config => "e30" => has a network configuration that cannot be read
+        config => "ew==" => has a network configuration that cannot be read
+        netns => "" => names no network namespace
+        netns => "relative" => CNI_NETNS
+        ifName => "too-long-for-a-link" => CNI_IFNAME
+        networkName => "/" => the network's name
+        result => null => has no IPv4 address
+        result => {"ips": [{"address": "x"}]} => has no IPv4 address
+        result => {"ips": [{"address": "fd00::1/64"}]} => has no IPv4 address
+        result => {"ip4": {"ip": "10.0.0.1"}} => has no IPv4 address
+    "#;
+    for row in table.lines().filter(|row| !row.trim().is_empty()) {
+        let (key, row) = row.trim().split_once(" => ").unwrap();
+        let (value, cause) = row.split_once(" => ").unwrap();
+        let value: Value = serde_json::from_str(value).unwrap();
+        refused(&cached(CONFIG, |it| it[key] = value), cause);
     }
 }
 

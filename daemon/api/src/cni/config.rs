@@ -278,6 +278,7 @@ fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::rows;
 
     fn read(text: &str) -> Config {
         Config::parse(text).expect("a configuration that can be read")
@@ -323,49 +324,26 @@ mod tests {
 
     #[test]
     fn the_parent_link_is_what_the_main_plugin_names() {
-        let table = [
-            (r#"{"master": "eth0"}"#, Some("eth0"), 0),
-            (
-                r#"{"type": "vlan", "master": "eth0", "vlanId": 5}"#,
-                Some("eth0"),
-                5,
-            ),
-            (
-                r#"{"type": "bridge", "bridge": "br0", "vlan": 100}"#,
-                Some("br0"),
-                100,
-            ),
-            (r#"{"type": "bridge"}"#, Some("cni0"), 0),
-            (r#"{"type": "bridge", "bridge": ""}"#, Some("cni0"), 0),
-            (r#"{"type": "macvlan"}"#, None, 0),
-            (
-                r#"{"type": "macvlan", "master": "eth0", "vlan": 200}"#,
-                Some("eth0"),
-                0,
-            ),
-            (
-                r#"{"type": "bridge", "bridge": "br0", "master": "eth0"}"#,
-                Some("br0"),
-                0,
-            ),
-            (
-                r#"{"type": "macvlan", "master": "eth0", "linkInContainer": true}"#,
-                None,
-                0,
-            ),
-            (r#"{"parent": "bond0", "vlan": 4094}"#, Some("bond0"), 4094),
-            (r#"{"parent": {"name": "bond0"}, "vlan": "all"}"#, None, 0),
-            (r#"{"master": "eth0", "vlan": 4095}"#, Some("eth0"), 0),
-            (r#"{"master": "eth0", "vlan": 65536}"#, Some("eth0"), 0),
-            (r#"{"master": "eth0", "vlan": -1}"#, Some("eth0"), 0),
-        ];
-        for (text, link, vlan) in table {
+        let table = r#"
+            {"master": "eth0"} => eth0 => 0
+            {"type": "vlan", "master": "eth0", "vlanId": 5} => eth0 => 5
+            {"type": "bridge", "bridge": "br0", "vlan": 100} => br0 => 100
+            {"type": "bridge"} => cni0 => 0
+            {"type": "bridge", "bridge": ""} => cni0 => 0
+            {"type": "macvlan"} =>  => 0
+            {"type": "macvlan", "master": "eth0", "vlan": 200} => eth0 => 0
+            {"type": "bridge", "bridge": "br0", "master": "eth0"} => br0 => 0
+            {"type": "macvlan", "master": "eth0", "linkInContainer": true} =>  => 0
+            {"parent": "bond0", "vlan": 4094} => bond0 => 4094
+            {"parent": {"name": "bond0"}, "vlan": "all"} =>  => 0
+            {"master": "eth0", "vlan": 4095} => eth0 => 0
+            {"master": "eth0", "vlan": 65536} => eth0 => 0
+            {"master": "eth0", "vlan": -1} => eth0 => 0
+        "#;
+        for [text, link, vlan] in rows(table) {
             let config = read(text);
-            assert_eq!(
-                (config.parent_link(), config.parent_vlan()),
-                (link, vlan),
-                "{text}"
-            );
+            let (its, tag) = (config.parent_link(), config.parent_vlan());
+            assert_eq!((its.unwrap_or_default(), &*tag.to_string()), (link, vlan));
         }
     }
 
@@ -408,25 +386,13 @@ mod tests {
             config.runtime_config().expect("an object").ips,
             ["10.0.0.6/24"]
         );
-        let table = [
-            (
-                r#"{"args": {"cni": {"ips": "10.0.0.5"}}}"#,
-                "args.cni.ips: it must be a list, not a string",
-            ),
-            (
-                r#"{"args": {"cni": {"ips": [5]}}}"#,
-                "args.cni.ips[0]: it must be a string, not a number",
-            ),
-            (
-                r#"{"runtimeConfig": {"ips": {}}}"#,
-                "runtimeConfig.ips: it must be a list, not an object",
-            ),
-            (
-                r#"{"runtimeConfig": {"mac": 2}}"#,
-                "runtimeConfig.mac: it must be a string, not a number",
-            ),
-        ];
-        for (text, fault) in table {
+        let table = r#"
+            {"args": {"cni": {"ips": "10.0.0.5"}}} => args.cni.ips: it must be a list, not a string
+            {"args": {"cni": {"ips": [5]}}} => args.cni.ips[0]: it must be a string, not a number
+            {"runtimeConfig": {"ips": {}}} => runtimeConfig.ips: it must be a list, not an object
+            {"runtimeConfig": {"mac": 2}} => runtimeConfig.mac: it must be a string, not a number
+        "#;
+        for [text, fault] in rows(table) {
             let config = read(text);
             let result = config.args_ips().and(config.runtime_config());
             assert_eq!(result.unwrap_err().to_string(), fault, "{text}");

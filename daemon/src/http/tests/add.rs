@@ -598,30 +598,15 @@ fn a_fallback_needs_one_range_set_and_time_to_probe() {
         ),
         (true, None)
     );
-    let table = [
-        (
-            r#"{"ranges": []}"#.to_owned(),
-            "ipam.fallback.ranges: no IP ranges specified",
-        ),
-        (
-            format!(r#"{{"ranges": [[{range}], [{{"subnet": "198.51.100.0/24"}}]]}}"#),
-            "ipam.fallback.ranges: one set of IPv4",
-        ),
-        (
-            r#"{"ranges": [[{"subnet": "fd00::/64"}]]}"#.to_owned(),
-            "ipam.fallback.ranges: one set of IPv4",
-        ),
-        (
-            format!(r#"{{"ranges": [[{range}]], "after": 0}}"#),
-            "ipam.fallback.after: an ADD may take 30 s",
-        ),
-        (
-            format!(r#"{{"ranges": [[{range}]], "after": 23}}"#),
-            "the last 10 of them for probes: 1 to 20 s",
-        ),
-    ];
-    for (said, words) in table {
-        let error = refusal(&of(&said));
+    let table = r#"
+        {"ranges": []} => ipam.fallback.ranges: no IP ranges specified
+        {"ranges": [[RANGE], [{"subnet": "198.51.100.0/24"}]]} => ipam.fallback.ranges: one set of IPv4
+        {"ranges": [[{"subnet": "fd00::/64"}]]} => ipam.fallback.ranges: one set of IPv4
+        {"ranges": [[RANGE]], "after": 0} => ipam.fallback.after: an ADD may take 30 s
+        {"ranges": [[RANGE]], "after": 23} => the last 10 of them for probes: 1 to 20 s
+    "#;
+    for [said, words] in rows(table) {
+        let error = refusal(&of(&said.replace("RANGE", range)));
         assert_eq!(error.code, Code::InvalidConfig);
         assert!(error.msg.contains(words), "{said}: {error:?}");
     }

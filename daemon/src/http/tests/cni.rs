@@ -183,35 +183,20 @@ fn a_bad_environment_is_named() {
 
 #[test]
 fn a_bad_configuration_has_the_code_of_its_fault() {
-    let table = [
-        ("", Code::Decode),
-        ("[]", Code::Decode),
-        (r#"{"name": 7}"#, Code::Decode),
-        (
-            r#"{"cniVersion": "0.3.2", "name": "lan"}"#,
-            Code::IncompatibleVersion,
-        ),
-        (
-            r#"{"cniVersion": "2.0.0", "name": "lan"}"#,
-            Code::IncompatibleVersion,
-        ),
-        (r#"{"cniVersion": "1.0.0"}"#, Code::InvalidConfig),
-        (
-            r#"{"cniVersion": "1.0.0", "name": "a/b"}"#,
-            Code::InvalidConfig,
-        ),
-        (
-            r#"{"cniVersion": "1.0.0", "name": "."}"#,
-            Code::InvalidConfig,
-        ),
-    ];
-    for (config, code) in table {
+    let table = r#"
+        => Decode
+        [] => Decode
+        {"name": 7} => Decode
+        {"cniVersion": "0.3.2", "name": "lan"} => IncompatibleVersion
+        {"cniVersion": "2.0.0", "name": "lan"} => IncompatibleVersion
+        {"cniVersion": "1.0.0"} => InvalidConfig
+        {"cniVersion": "1.0.0", "name": "a/b"} => InvalidConfig
+        {"cniVersion": "1.0.0", "name": "."} => InvalidConfig
+    "#;
+    for [config, code] in rows(table) {
         for verb in ["ADD", "DEL", "CHECK"] {
-            assert_eq!(
-                parse(&with_config(verb, config)).unwrap_err().code,
-                code,
-                "{verb} {config}"
-            );
+            let error = parse(&with_config(verb, config)).unwrap_err();
+            assert_eq!(format!("{:?}", error.code), code, "{verb} {config}");
         }
     }
 }
@@ -310,28 +295,22 @@ fn a_gc_that_names_nothing_collects_nothing() {
 
 #[test]
 fn status_looks_at_the_link_that_has_to_be_there() {
-    let table = [
-        (r#""type": "macvlan", "master": "eth0""#, Some("eth0")),
-        (
-            r#""type": "vlan", "master": "eth0", "vlanId": 5"#,
-            Some("eth0"),
-        ),
-        (
-            r#""type": "macvlan", "master": "eth0", "linkInContainer": true"#,
-            None,
-        ),
-        (r#""type": "bridge", "bridge": "br0""#, None),
-        (r#""type": "bridge""#, None),
-        (r#""type": "ptp""#, None),
-    ];
-    for (keys, parent) in table {
+    let table = r#"
+        "type": "macvlan", "master": "eth0" => eth0
+        "type": "vlan", "master": "eth0", "vlanId": 5 => eth0
+        "type": "macvlan", "master": "eth0", "linkInContainer": true =>
+        "type": "bridge", "bridge": "br0" =>
+        "type": "bridge" =>
+        "type": "ptp" =>
+    "#;
+    for [keys, parent] in rows(table) {
         let mut request = with_config("STATUS", &format!(r#"{{"cniVersion": "1.1.0", {keys}}}"#));
         (
             request.env.container_id,
             request.env.ifname,
             request.env.netns,
         ) = (None, None, None);
-        let parent = parent.map(str::to_owned);
+        let parent = Some(parent.to_owned()).filter(|parent| !parent.is_empty());
         assert_eq!(
             parse(&request).unwrap().call,
             Call::Status { parent },
@@ -527,42 +506,19 @@ fn an_error_does_not_repeat_a_megabyte_from_outside() {
     command.env.command = Some(long.clone());
     let mut netns = request("ADD");
     netns.env.netns = Some(long.clone());
-    let requests = [
-        command,
-        netns,
-        with_config(
-            "ADD",
-            &format!(r#"{{"name": "lan", "ipam": {{"broadcast": "{long}"}}}}"#),
-        ),
-        with_config(
-            "ADD",
-            &format!(r#"{{"name": "lan", "ipam": {{"clientId": "{long}"}}}}"#),
-        ),
-        with_config(
-            "ADD",
-            &format!(r#"{{"name": "lan", "ipam": {{"hostname": "{{{long}}}"}}}}"#),
-        ),
-        with_config(
-            "ADD",
-            &format!(r#"{{"name": "lan", "ipam": {{"servers": {{"{long}": 1}}}}}}"#),
-        ),
-        with_config(
-            "ADD",
-            &format!(r#"{{"name": "lan", "runtimeConfig": {{"mac": "{long}"}}}}"#),
-        ),
-        with_config(
-            "ADD",
-            &format!(r#"{{"name": "lan", "runtimeConfig": {{"ips": ["{long}"]}}}}"#),
-        ),
-        with_config("ADD", &format!(r#"{{"cniVersion": "{long}"}}"#)),
-        with_config(
-            "CHECK",
-            &format!(
-                r#"{{"cniVersion": "1.0.0", "name": "lan", "prevResult": {{"ips": "{long}"}}}}"#
-            ),
-        ),
-    ];
-    for request in requests {
+    let table = r#"
+        ADD => {"name": "lan", "ipam": {"broadcast": "LONG"}}
+        ADD => {"name": "lan", "ipam": {"clientId": "LONG"}}
+        ADD => {"name": "lan", "ipam": {"hostname": "{LONG}"}}
+        ADD => {"name": "lan", "ipam": {"servers": {"LONG": 1}}}
+        ADD => {"name": "lan", "runtimeConfig": {"mac": "LONG"}}
+        ADD => {"name": "lan", "runtimeConfig": {"ips": ["LONG"]}}
+        ADD => {"cniVersion": "LONG"}
+        CHECK => {"cniVersion": "1.0.0", "name": "lan", "prevResult": {"ips": "LONG"}}
+    "#;
+    let configs =
+        rows(table).map(|[verb, config]| with_config(verb, &config.replace("LONG", &long)));
+    for request in [command, netns].into_iter().chain(configs) {
         let error = parse(&request).unwrap_err();
         assert!(error.msg.len() < 400, "{} bytes", error.msg.len());
     }

@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::super::{Config, Route};
 use super::*;
+use crate::tests::rows;
 
 fn parse(config: Value) -> Result<HostLocal, String> {
     let config = Config::parse(&config.to_string()).expect("a configuration");
@@ -124,57 +125,30 @@ fn before_0_3_0_there_is_one_set_of_a_family() {
 
 #[test]
 fn what_is_refused_is_named() {
-    let table = [
-        (json!([]), "ipam: it must be an object, not a list"),
-        (
-            json!({"subnet": ""}),
-            "ipam.subnet: \"\" is not a subnet, such as 10.0.0.0/8",
-        ),
-        (
-            json!({"subnet": "10.0.0.0"}),
-            "ipam.subnet: \"10.0.0.0\" is not a subnet, such as 10.0.0.0/8",
-        ),
-        (
-            json!({"subnet": "::ffff:10.0.0.0/120"}),
-            "ipam.subnet: \"::ffff:10.0.0.0/120\" is not a subnet, such as 10.0.0.0/8",
-        ),
-        (
-            json!({"subnet": "10.0.0.0/8", "rangeEnd": "ten"}),
-            "ipam.rangeEnd: \"ten\" is not an IP address",
-        ),
-        (
-            json!({"ranges": {}}),
-            "ipam.ranges: it must be a list, not an object",
-        ),
-        (
-            json!({"ranges": [{}]}),
-            "ipam.ranges[0]: it must be a list, not an object",
-        ),
-        (
-            json!({"ranges": [[], [[]]]}),
-            "ipam.ranges[1][0]: it must be an object, not a list",
-        ),
-        (
-            json!({"ranges": [[{}]]}),
-            "ipam.ranges[0][0].subnet: missing",
-        ),
-        (
-            json!({"ranges": [vec![json!({}); 257]]}),
-            "ipam.ranges[0]: more than 256 entries",
-        ),
-        (json!({"routes": [{}]}), "ipam.routes[0].dst: missing"),
-        (
-            json!({"dataDir": 1}),
-            "ipam.dataDir: it must be a string, not a number",
-        ),
-    ];
-    for (ipam, fault) in table {
+    let table = r#"
+        [] => ipam: it must be an object, not a list
+        {"subnet": ""} => ipam.subnet: "" is not a subnet, such as 10.0.0.0/8
+        {"subnet": "10.0.0.0"} => ipam.subnet: "10.0.0.0" is not a subnet, such as 10.0.0.0/8
+        {"subnet": "::ffff:10.0.0.0/120"} => ipam.subnet: "::ffff:10.0.0.0/120" is not a subnet, such as 10.0.0.0/8
+        {"subnet": "10.0.0.0/8", "rangeEnd": "ten"} => ipam.rangeEnd: "ten" is not an IP address
+        {"ranges": {}} => ipam.ranges: it must be a list, not an object
+        {"ranges": [{}]} => ipam.ranges[0]: it must be a list, not an object
+        {"ranges": [[], [[]]]} => ipam.ranges[1][0]: it must be an object, not a list
+        {"ranges": [[{}]]} => ipam.ranges[0][0].subnet: missing
+        {"routes": [{}]} => ipam.routes[0].dst: missing
+        {"dataDir": 1} => ipam.dataDir: it must be a string, not a number
+    "#;
+    for [ipam, fault] in rows(table) {
+        let ipam: Value = serde_json::from_str(ipam).unwrap();
         assert_eq!(
             parse(json!({"ipam": ipam})),
             Err(fault.to_owned()),
             "{ipam}"
         );
     }
+    let many = json!({"ipam": {"ranges": [vec![json!({}); 257]]}});
+    let fault = "ipam.ranges[0]: more than 256 entries";
+    assert_eq!(parse(many), Err(fault.to_owned()));
     let runtime = json!({"ipam": {}, "runtimeConfig": {"ipRanges": [[{"subnet": 1}]]}});
     let fault = "runtimeConfig.ipRanges[0][0].subnet: it must be a string, not a number";
     assert_eq!(parse(runtime), Err(fault.to_owned()));

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::tests::rows;
 
 fn parse(ipam: Value) -> Ipam {
     Ipam::parse(&ipam).unwrap_or_else(|bad| panic!("{bad}"))
@@ -161,214 +162,62 @@ fn client_identifiers_have_kinds() {
 
 #[test]
 fn what_is_refused_is_named() {
-    let table = [
-        (json!([]), "ipam: it must be an object, not a list"),
-        (
-            json!({"type": 1}),
-            "ipam.type: it must be a string, not a number",
-        ),
-        (
-            json!({"daemonSocketPath": {}}),
-            "ipam.daemonSocketPath: it must be a string, not an object",
-        ),
-        (
-            json!({"priority": "10"}),
-            "ipam.priority: it must be a number, not a string",
-        ),
-        (
-            json!({"priority": -1}),
-            "ipam.priority: \"-1\" is not a whole number from 0 to 4294967295",
-        ),
-        (
-            json!({"priority": 1.5}),
-            "ipam.priority: \"1.5\" is not a whole number from 0 to 4294967295",
-        ),
-        (
-            json!({"request": {}}),
-            "ipam.request: it must be a list, not an object",
-        ),
-        (
-            json!({"request": ["routers"]}),
-            "ipam.request[0]: it must be an object, not a string",
-        ),
-        (
-            json!({"request": [{"skipDefault": 1}]}),
-            "ipam.request[0].skipDefault: it must be true or false, not a number",
-        ),
-        (
-            json!({"request": [{}, {"option": 3}]}),
-            "ipam.request[1].option: it must be a string, not a number",
-        ),
-        (
-            json!({"request": [{"option": "gateway"}]}),
-            "ipam.request[0].option: \"gateway\" is not the name of an option, or a number from 1 to 254",
-        ),
-        (
-            json!({"request": [{"option": "255"}]}),
-            "ipam.request[0].option: \"255\" is not the name of an option, or a number from 1 to 254",
-        ),
-        (
-            json!({"provide": [{"value": "x"}]}),
-            "ipam.provide[0].option: missing",
-        ),
-        (
-            json!({"provide": [{"option": "60", "value": 1}]}),
-            "ipam.provide[0].value: it must be a string, not a number",
-        ),
-        (
-            json!({"provide": [{"option": "60", "fromArg": []}]}),
-            "ipam.provide[0].fromArg: it must be a string, not a list",
-        ),
-        (
-            json!({"clientId": "Mac"}),
-            "ipam.clientId: \"Mac\" is not container, mac, none, pod, duid, hex:… or text:…",
-        ),
-        (
-            json!({"clientId": "hex:0"}),
-            "ipam.clientId: \"hex:0\" is not hex: and two digits per byte",
-        ),
-        (
-            json!({"clientId": "hex:+1"}),
-            "ipam.clientId: \"hex:+1\" is not hex: and two digits per byte",
-        ),
-        (
-            json!({"clientId": "hex:01:2"}),
-            "ipam.clientId: \"hex:01:2\" is not hex: and two digits per byte",
-        ),
-        (
-            json!({"clientId": "hex:é0"}),
-            "ipam.clientId: \"hex:é0\" is not hex: and two digits per byte",
-        ),
-        (
-            json!({"hostname": true}),
-            "ipam.hostname: it must be a string, not a boolean",
-        ),
-        (
-            json!({"fqdn": 1}),
-            "ipam.fqdn: it must be a string, not a number",
-        ),
-        (
-            json!({"vendorClass": []}),
-            "ipam.vendorClass: it must be a string, not a list",
-        ),
-        (
-            json!({"userClass": {}}),
-            "ipam.userClass: it must be a string, not an object",
-        ),
-        (
-            json!({"broadcast": "yes"}),
-            "ipam.broadcast: \"yes\" is not true, false or \"auto\"",
-        ),
-        (
-            json!({"broadcast": 1}),
-            "ipam.broadcast: it must be true or false, not a number",
-        ),
-        (
-            json!({"rapidCommit": "true"}),
-            "ipam.rapidCommit: it must be true or false, not a string",
-        ),
-        (
-            json!({"timeout": "30s"}),
-            "ipam.timeout: it must be a number, not a string",
-        ),
-        (
-            json!({"routes": [{"gw": "10.0.0.1"}]}),
-            "ipam.routes[0].dst: missing",
-        ),
-        (
-            json!({"routes": [{"dst": "10.0.0.1"}]}),
-            "ipam.routes[0].dst: \"10.0.0.1\" is not a subnet, such as 10.0.0.0/8",
-        ),
-        (
-            json!({"routes": [{"dst": "10.0.0.0/8", "gw": "fd00::1"}]}),
-            "ipam.routes[0].gw: \"fd00::1\" is not of the same family as dst",
-        ),
-        (
-            json!({"routes": [{"dst": "10.0.0.0/8", "scope": 256}]}),
-            "ipam.routes[0].scope: \"256\" is not a whole number from 0 to 255",
-        ),
-        (
-            json!({"suppressDefaultRoute": 0}),
-            "ipam.suppressDefaultRoute: it must be true or false, not a number",
-        ),
-        (
-            json!({"servers": ["10.0.0.1"]}),
-            "ipam.servers: it must be an object, not a list",
-        ),
-        (
-            json!({"servers": {"allowed": []}}),
-            "ipam.servers.allowed: unknown key",
-        ),
-        (
-            json!({"servers": {"believe": []}}),
-            "ipam.servers.believe: unknown key",
-        ),
-        (
-            json!({"servers": {"allow": "10.0.0.1"}}),
-            "ipam.servers.allow: it must be a list, not a string",
-        ),
-        (
-            json!({"servers": {"deny": ["fd00::1"]}}),
-            "ipam.servers.deny[0]: \"fd00::1\" is not an IPv4 address",
-        ),
-        (
-            json!({"release": "no"}),
-            "ipam.release: it must be true or false, not a string",
-        ),
-        (
-            json!({"ipPreferred": "yes"}),
-            "ipam.ipPreferred: it must be true or false, not a string",
-        ),
-        (
-            json!({"onChange": "remove"}),
-            "ipam.onChange: \"remove\" is not apply or keep",
-        ),
-        (
-            json!({"onExpiry": "apply"}),
-            "ipam.onExpiry: \"apply\" is not remove or keep",
-        ),
-        (
-            json!({"onExpiry": true}),
-            "ipam.onExpiry: it must be a string, not a boolean",
-        ),
-        (
-            json!({"fallback": []}),
-            "ipam.fallback: it must be an object, not a list",
-        ),
-        (
-            json!({"fallback": {"range": []}}),
-            "ipam.fallback.range: unknown key: did you mean ranges?",
-        ),
-        (
-            json!({"fallback": {"ranges": [[{}]]}}),
-            "ipam.fallback.ranges[0][0].subnet: missing",
-        ),
-        (
-            json!({"fallback": {"ranges": [], "after": "20"}}),
-            "ipam.fallback.after: it must be a number, not a string",
-        ),
-        (
-            json!({"client_id": "mac"}),
-            "ipam.client_id: unknown key: did you mean clientId?",
-        ),
-        (
-            json!({"clinetId": "mac"}),
-            "ipam.clinetId: unknown key: did you mean clientId?",
-        ),
-        (
-            json!({"conflictDetect": "off"}),
-            "ipam.conflictDetect: unknown key: did you mean conflictDetection?",
-        ),
-        (
-            json!({"suppress": ["gateway"]}),
-            "ipam.suppress: unknown key: did you mean suppressDefaultRoute?",
-        ),
-        (
-            json!({"suppressDefaultRoutes": true}),
-            "ipam.suppressDefaultRoutes: unknown key: did you mean suppressDefaultRoute?",
-        ),
-    ];
-    for (ipam, fault) in table {
+    let table = r#"
+        [] => ipam: it must be an object, not a list
+        {"type": 1} => ipam.type: it must be a string, not a number
+        {"daemonSocketPath": {}} => ipam.daemonSocketPath: it must be a string, not an object
+        {"priority": "10"} => ipam.priority: it must be a number, not a string
+        {"priority": -1} => ipam.priority: "-1" is not a whole number from 0 to 4294967295
+        {"priority": 1.5} => ipam.priority: "1.5" is not a whole number from 0 to 4294967295
+        {"request": {}} => ipam.request: it must be a list, not an object
+        {"request": ["routers"]} => ipam.request[0]: it must be an object, not a string
+        {"request": [{"skipDefault": 1}]} => ipam.request[0].skipDefault: it must be true or false, not a number
+        {"request": [{}, {"option": 3}]} => ipam.request[1].option: it must be a string, not a number
+        {"request": [{"option": "gateway"}]} => ipam.request[0].option: "gateway" is not the name of an option, or a number from 1 to 254
+        {"request": [{"option": "255"}]} => ipam.request[0].option: "255" is not the name of an option, or a number from 1 to 254
+        {"provide": [{"value": "x"}]} => ipam.provide[0].option: missing
+        {"provide": [{"option": "60", "value": 1}]} => ipam.provide[0].value: it must be a string, not a number
+        {"provide": [{"option": "60", "fromArg": []}]} => ipam.provide[0].fromArg: it must be a string, not a list
+        {"clientId": "Mac"} => ipam.clientId: "Mac" is not container, mac, none, pod, duid, hex:… or text:…
+        {"clientId": "hex:0"} => ipam.clientId: "hex:0" is not hex: and two digits per byte
+        {"clientId": "hex:+1"} => ipam.clientId: "hex:+1" is not hex: and two digits per byte
+        {"clientId": "hex:01:2"} => ipam.clientId: "hex:01:2" is not hex: and two digits per byte
+        {"clientId": "hex:é0"} => ipam.clientId: "hex:é0" is not hex: and two digits per byte
+        {"hostname": true} => ipam.hostname: it must be a string, not a boolean
+        {"fqdn": 1} => ipam.fqdn: it must be a string, not a number
+        {"vendorClass": []} => ipam.vendorClass: it must be a string, not a list
+        {"userClass": {}} => ipam.userClass: it must be a string, not an object
+        {"broadcast": "yes"} => ipam.broadcast: "yes" is not true, false or "auto"
+        {"broadcast": 1} => ipam.broadcast: it must be true or false, not a number
+        {"rapidCommit": "true"} => ipam.rapidCommit: it must be true or false, not a string
+        {"timeout": "30s"} => ipam.timeout: it must be a number, not a string
+        {"routes": [{"gw": "10.0.0.1"}]} => ipam.routes[0].dst: missing
+        {"routes": [{"dst": "10.0.0.1"}]} => ipam.routes[0].dst: "10.0.0.1" is not a subnet, such as 10.0.0.0/8
+        {"routes": [{"dst": "10.0.0.0/8", "gw": "fd00::1"}]} => ipam.routes[0].gw: "fd00::1" is not of the same family as dst
+        {"routes": [{"dst": "10.0.0.0/8", "scope": 256}]} => ipam.routes[0].scope: "256" is not a whole number from 0 to 255
+        {"suppressDefaultRoute": 0} => ipam.suppressDefaultRoute: it must be true or false, not a number
+        {"servers": ["10.0.0.1"]} => ipam.servers: it must be an object, not a list
+        {"servers": {"allowed": []}} => ipam.servers.allowed: unknown key
+        {"servers": {"believe": []}} => ipam.servers.believe: unknown key
+        {"servers": {"allow": "10.0.0.1"}} => ipam.servers.allow: it must be a list, not a string
+        {"servers": {"deny": ["fd00::1"]}} => ipam.servers.deny[0]: "fd00::1" is not an IPv4 address
+        {"release": "no"} => ipam.release: it must be true or false, not a string
+        {"ipPreferred": "yes"} => ipam.ipPreferred: it must be true or false, not a string
+        {"onChange": "remove"} => ipam.onChange: "remove" is not apply or keep
+        {"onExpiry": "apply"} => ipam.onExpiry: "apply" is not remove or keep
+        {"onExpiry": true} => ipam.onExpiry: it must be a string, not a boolean
+        {"fallback": []} => ipam.fallback: it must be an object, not a list
+        {"fallback": {"range": []}} => ipam.fallback.range: unknown key: did you mean ranges?
+        {"fallback": {"ranges": [[{}]]}} => ipam.fallback.ranges[0][0].subnet: missing
+        {"fallback": {"ranges": [], "after": "20"}} => ipam.fallback.after: it must be a number, not a string
+        {"client_id": "mac"} => ipam.client_id: unknown key: did you mean clientId?
+        {"clinetId": "mac"} => ipam.clinetId: unknown key: did you mean clientId?
+        {"conflictDetect": "off"} => ipam.conflictDetect: unknown key: did you mean conflictDetection?
+        {"suppress": ["gateway"]} => ipam.suppress: unknown key: did you mean suppressDefaultRoute?
+        {"suppressDefaultRoutes": true} => ipam.suppressDefaultRoutes: unknown key: did you mean suppressDefaultRoute?
+    "#;
+    for [ipam, fault] in rows(table) {
+        let ipam = serde_json::from_str(ipam).unwrap();
         assert_eq!(
             Ipam::parse(&ipam).map_err(|bad| bad.to_string()),
             Err(fault.to_owned()),
@@ -425,35 +274,17 @@ fn what_is_ignored_and_looks_like_a_mistake_is_named() {
         let ignored: Vec<_> = config.ignored().iter().map(BadKey::to_string).collect();
         ignored.join("; ")
     };
-    let table = [
-        (
-            json!({"type": "dhcp", "requests": [{"option": "routers"}]}),
-            "ipam.requests: unknown key, which is ignored: did you mean request?",
-        ),
-        (
-            json!({"type": "dhcp", "server": "10.0.0.1"}),
-            "ipam.server: unknown key, which is ignored: did you mean servers?",
-        ),
-        (
-            json!({"type": "dhcp", "daemonSocket": "/run/x.sock"}),
-            "ipam.daemonSocket: unknown key, which is ignored: did you mean daemonSocketPath?",
-        ),
-        (
-            json!({"type": "dhcp", "routes": [{"dst": "10.0.0.0/8", "metric": 5, "via": "10.0.0.1"}]}),
-            "ipam.routes[0].metric: unknown key, which is ignored: did you mean priority?; \
-             ipam.routes[0].via: unknown key, which is ignored",
-        ),
-        (
-            json!({"type": "host-local", "subnet": "10.0.0.0/24", "range": "10.0.0.9"}),
-            "ipam.range: unknown key, which is ignored: did you mean ranges?",
-        ),
-        (
-            json!({"type": "dhcp", "subnet": "10.0.0.0/24", "mtu": 1}),
-            "",
-        ),
-        (json!([]), ""),
-    ];
-    for (ipam, said) in table {
+    let table = r#"
+        {"type": "dhcp", "requests": [{"option": "routers"}]} => ipam.requests: unknown key, which is ignored: did you mean request?
+        {"type": "dhcp", "server": "10.0.0.1"} => ipam.server: unknown key, which is ignored: did you mean servers?
+        {"type": "dhcp", "daemonSocket": "/run/x.sock"} => ipam.daemonSocket: unknown key, which is ignored: did you mean daemonSocketPath?
+        {"type": "dhcp", "routes": [{"dst": "10.0.0.0/8", "metric": 5, "via": "10.0.0.1"}]} => ipam.routes[0].metric: unknown key, which is ignored: did you mean priority?; ipam.routes[0].via: unknown key, which is ignored
+        {"type": "host-local", "subnet": "10.0.0.0/24", "range": "10.0.0.9"} => ipam.range: unknown key, which is ignored: did you mean ranges?
+        {"type": "dhcp", "subnet": "10.0.0.0/24", "mtu": 1} =>
+        [] =>
+    "#;
+    for [ipam, said] in rows(table) {
+        let ipam = serde_json::from_str(ipam).unwrap();
         assert_eq!(of(&ipam), said, "{ipam}");
         if ipam["type"] == "dhcp" {
             assert!(Ipam::parse(&ipam).is_ok(), "{ipam}");
