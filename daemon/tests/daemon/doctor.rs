@@ -80,6 +80,12 @@ fn found(home: &Home, faults: &str, flags: &[&str]) -> Vec<(String, String, Stri
     rows
 }
 
+/// Checks that doctor finds this, after `faults` of a shell's.
+#[track_caller]
+fn told(home: &Home, faults: &str, level: &str, text: &str) {
+    has(&found(home, faults, &[]), level, text);
+}
+
 /// A host on which everything is as it should be.
 fn host(home: &Home) -> Daemon {
     let at = |name: &str| home.dir.path().join(name);
@@ -102,6 +108,7 @@ fn network(home: &Home, more: &str) {
     fs::write(home.dir.path().join("net.d/10-lan.conf"), config).unwrap();
 }
 
+#[track_caller]
 fn has(found: &[(String, String, String)], level: &str, text: &str) {
     let is_it = |(its, check, said): &(String, String, String)| {
         its == level && format!("{check}: {said}").contains(text)
@@ -144,11 +151,7 @@ fn a_host_in_order_has_no_fault() {
 #[test]
 fn a_daemon_that_is_not_there_or_does_not_answer_is_told() {
     let Some(home) = Home::new() else { return };
-    has(
-        &found(&home, "", &[]),
-        "failure",
-        "socket: there is none at",
-    );
+    told(&home, "", "failure", "socket: there is none at");
     fs::create_dir(home.dir.path().join("cni")).unwrap();
     fs::set_permissions(
         home.dir.path().join("cni"),
@@ -166,33 +169,26 @@ fn a_daemon_that_is_not_there_or_does_not_answer_is_told() {
         "socket: users other than root may write to",
     );
     drop(listener);
-    has(
-        &found(&home, "", &[]),
-        "failure",
-        "socket: nobody listens at",
-    );
+    told(&home, "", "failure", "socket: nobody listens at");
 }
 
 #[test]
 fn faults_of_directories_are_told() {
     let Some(home) = Home::new() else { return };
-    has(
-        &found(&home, "", &[]),
-        "warning",
-        "state directory: there is no",
-    );
+    told(&home, "", "warning", "state directory: there is no");
     fs::create_dir(home.state()).unwrap();
     let state = home.state().display().to_string();
     let small = format!("mount -t tmpfs -o size=1m,mode=0700 none {state}");
-    has(&found(&home, &small, &[]), "failure", "1 MiB free");
+    told(&home, &small, "failure", "1 MiB free");
     has(
         &found(&home, &format!("{small}; mount -o remount,ro {state}"), &[]),
         "failure",
         "is read-only",
     );
     fs::set_permissions(home.state(), fs::Permissions::from_mode(0o777)).unwrap();
-    has(
-        &found(&home, "", &[]),
+    told(
+        &home,
+        "",
         "failure",
         "state directory: users other than root may write to",
     );
@@ -210,7 +206,7 @@ fn doctor_names_the_release_of_a_later_store() {
         path.display(),
         env!("CARGO_PKG_VERSION")
     );
-    has(&found(&home, "", &[]), "failure", &said);
+    told(&home, "", "failure", &said);
     let json = doctor(&home, "", &["--json"]).stdout;
     let moved = format!("&& mv {0} {0}.kept &&", path.display());
     assert!(text(&json).contains(&moved), "{}", text(&json));
@@ -223,35 +219,23 @@ fn faults_of_plugins_and_networks_are_told() {
     let _daemon = host(&home);
     let bin = home.dir.path().join("bin/dhcp");
     fs::write(&bin, format!("{}0.0.1\n", leasehold_api::SHIM_MARK)).unwrap();
-    has(
-        &found(&home, "", &[]),
-        "warning",
-        "is leasehold's, version 0.0.1",
-    );
+    told(&home, "", "warning", "is leasehold's, version 0.0.1");
     fs::write(&bin, "another").unwrap();
-    has(&found(&home, "", &[]), "failure", "is not leasehold's");
+    told(&home, "", "failure", "is not leasehold's");
     fs::remove_file(&bin).unwrap();
-    has(&found(&home, "", &[]), "failure", "CNI plugin: there is no");
+    told(&home, "", "failure", "CNI plugin: there is no");
 
     network(&home, r#""master": "eth9""#);
-    has(&found(&home, "", &[]), "failure", "there is no link eth9");
+    told(&home, "", "failure", "there is no link eth9");
     network(&home, r#""master": "eth0""#);
     let unplugged = "ip link add eth0 type veth peer name far; ip link set eth0 up";
-    has(
-        &found(&home, unplugged, &[]),
-        "failure",
-        "eth0 has no carrier",
-    );
+    told(&home, unplugged, "failure", "eth0 has no carrier");
     network(&home, r#""master": "lo", "runtimeConfig": {"mac": 7}"#);
-    has(&found(&home, "", &[]), "failure", "runtimeConfig.mac");
+    told(&home, "", "failure", "runtimeConfig.mac");
     fs::write(home.dir.path().join("net.d/20-bad.conf"), "{").unwrap();
-    has(
-        &found(&home, "", &[]),
-        "warning",
-        "20-bad.conf cannot be read",
-    );
+    told(&home, "", "warning", "20-bad.conf cannot be read");
     fs::remove_dir_all(home.dir.path().join("net.d")).unwrap();
-    has(&found(&home, "", &[]), "warning", "networks: ");
+    told(&home, "", "warning", "networks: ");
 }
 
 #[test]
@@ -325,19 +309,22 @@ fn what_doctor_says_mends_what_it_found() {
 fn faults_of_the_host_are_told() {
     let Some(home) = Home::new() else { return };
     let no_id = "echo uninitialized > $DIR/id; mount --bind $DIR/id /etc/machine-id";
-    has(
-        &found(&home, no_id, &[]),
+    told(
+        &home,
+        no_id,
         "warning",
         "machine id: /etc/machine-id holds none",
     );
     let incumbent = runs("dhcp", "daemon");
-    has(
-        &found(&home, &incumbent, &[]),
+    told(
+        &home,
+        &incumbent,
         "warning",
         "`dhcp daemon` of the replaced plugin runs (process",
     );
-    has(
-        &found(&home, "", &[]),
+    told(
+        &home,
+        "",
         "ok",
         "replaced plugin: no other daemon of it runs",
     );

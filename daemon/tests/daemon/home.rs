@@ -179,6 +179,12 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap()
 }
 
+/// Checks that a text has a part.
+#[track_caller]
+pub(crate) fn has(text: &str, part: &str) {
+    assert!(text.contains(part), "no {part:?} in {text}");
+}
+
 /// A runtime's request for a container's `eth0` on the network `lan`.
 pub(crate) fn call(command: &str, container: &str, netns: Option<&str>) -> Request {
     Request {

@@ -184,29 +184,29 @@ fn a_file_of_others_is_replaced_only_by_force() {
     .unwrap();
 
     let said = host.refused(&["install"]);
-    assert!(
-        said.contains("/opt/cni/bin/dhcp: not leasehold's. --force replaces it"),
-        "{said}"
+    has(
+        &said,
+        "/opt/cni/bin/dhcp: not leasehold's. --force replaces it",
     );
     assert_eq!(host.names("usr/lib/cni"), ["macvlan"], "all or nothing");
 
     let printed = host.run(&["install", "--force"]);
-    assert!(
-        printed.contains("the previous file is kept as /opt/cni/bin/dhcp.before-leasehold\n"),
-        "{printed}"
+    has(
+        &printed,
+        "the previous file is kept as /opt/cni/bin/dhcp.before-leasehold\n",
     );
     assert_eq!(host.names("opt/cni/bin"), ["dhcp", "dhcp.before-leasehold"]);
     host.ship("0.2.0");
     let printed = host.run(&["install"]);
-    assert!(
-        printed.contains("/opt/cni/bin/dhcp: version 0.1.0 replaced by 0.2.0\n"),
-        "{printed}"
+    has(
+        &printed,
+        "/opt/cni/bin/dhcp: version 0.1.0 replaced by 0.2.0\n",
     );
 
     let printed = host.run(&["uninstall"]);
-    assert!(
-        printed.contains("/opt/cni/bin/dhcp: removed, and the previous file is back\n"),
-        "{printed}"
+    has(
+        &printed,
+        "/opt/cni/bin/dhcp: removed, and the previous file is back\n",
     );
     assert_eq!(host.read("opt/cni/bin/dhcp"), "the incumbent");
     assert_eq!(host.names("opt/cni/bin"), ["dhcp"]);
@@ -256,11 +256,9 @@ fn host_local_is_installed_only_when_asked() {
     assert!(!said.contains("network slip"), "{said}");
     assert_eq!(host.names("opt/cni/bin"), ["dhcp", "macvlan"]);
     let said = host.run(&["install", "--host-local"]);
-    assert!(
-        said.contains(
-            "10-slip.conf: correct network slip: leasehold refuses its containers, because"
-        ),
-        "{said}"
+    has(
+        &said,
+        "10-slip.conf: correct network slip: leasehold refuses its containers, because",
     );
     assert_eq!(host.names("opt/cni/bin"), ["dhcp", "host-local", "macvlan"]);
     host.run(&["uninstall"]);
@@ -306,29 +304,23 @@ fn what_stops_it_is_named_with_the_way_out() {
         "there is nothing to update"
     );
     let said = host.refused(&["install"]);
-    assert!(
-        said.contains("no runtime on this host has a directory for CNI plugins")
-            && said.contains("--cni-bin-dir"),
-        "{said}"
+    has(
+        &said,
+        "no runtime on this host has a directory for CNI plugins",
     );
+    has(&said, "--cni-bin-dir");
     host.write("etc/containerd/config.toml", "[plugins");
     let said = host.refused(&["install"]);
-    assert!(
-        said.contains("/etc/containerd/config.toml cannot be parsed: correct it, or say"),
-        "{said}"
+    has(
+        &said,
+        "/etc/containerd/config.toml cannot be parsed: correct it, or say",
     );
     host.write("a/dhcp.leasehold-new/x", "");
     let said = host.refused(&["install", "--cni-bin-dir", "/a"]);
-    assert!(
-        said.contains("cannot remove /a/dhcp.leasehold-new"),
-        "{said}"
-    );
+    has(&said, "cannot remove /a/dhcp.leasehold-new");
     fs::write(host.dir.path().join("shipped/dhcp"), "another's").unwrap();
     let said = host.refused(&["install"]);
-    assert!(
-        said.contains("the plugin `dhcp` is not beside this program"),
-        "{said}"
-    );
+    has(&said, "the plugin `dhcp` is not beside this program");
 }
 
 #[test]
@@ -367,7 +359,7 @@ fn only_the_files_that_a_runtime_reads_are_read() {
         .status();
     assert!(made.unwrap().success());
     let said = host.refused(&["install"]);
-    assert!(said.contains("/podman/dhcp: not leasehold's"), "{said}");
+    has(&said, "/podman/dhcp: not leasehold's");
     fs::remove_file(host.path("podman/dhcp")).unwrap();
     let lines = ["crio", "podman", "drop-in", "opt/cni/bin"]
         .map(|directory| format!("/{directory}/dhcp: installed, version 0.1.0\n"));
@@ -385,21 +377,14 @@ fn what_does_not_parse_stops_nobody_who_cannot_correct_it() {
         host.write(broken, "");
         fs::write(host.path(broken), text).unwrap();
         let said = host.refused(&["install"]);
-        assert!(
-            said.contains(&format!("/{broken} cannot be parsed: correct it")),
-            "{said}"
-        );
+        has(&said, &format!("/{broken} cannot be parsed: correct it"));
         let warning = format!("/{broken}: cannot be parsed: if it names directories");
         let printed = host.run(&["install", "--update"]);
-        assert!(
-            printed.contains(&warning) && printed.contains("/opt/cni/bin/dhcp: "),
-            "{printed}"
-        );
+        has(&printed, &warning);
+        has(&printed, "/opt/cni/bin/dhcp: ");
         let printed = host.run(&["uninstall"]);
-        assert!(
-            printed.contains(&warning) && printed.contains("/opt/cni/bin/dhcp: removed"),
-            "{printed}"
-        );
+        has(&printed, &warning);
+        has(&printed, "/opt/cni/bin/dhcp: removed");
         host.write("opt/cni/bin/dhcp", &shim("0.0.9"));
         fs::remove_file(host.path(broken)).unwrap();
     }
@@ -469,7 +454,7 @@ fn without_systemd_its_units_are_not_even_begun() {
         .output()
         .unwrap();
     let said = text(&output.stderr);
-    assert!(said.contains("systemd does not run this host"), "{said}");
+    has(said, "systemd does not run this host");
     assert_eq!(text(&output.stdout), "");
     assert!(!host.path("plugins").exists());
 }
@@ -480,18 +465,16 @@ fn a_host_of_docker_alone_is_told_how_to_serve_it() {
     fs::create_dir_all(host.path("run")).unwrap();
     let _docker = UnixListener::bind(host.path("run/docker.sock")).unwrap();
     let printed = host.run(&["install"]);
-    assert!(
-        printed.contains("dhcp: left out, because no runtime on this host has a directory")
-            && printed.contains("`leasehold install --cni-bin-dir DIR`"),
-        "{printed}"
+    has(
+        &printed,
+        "dhcp: left out, because no runtime on this host has a directory",
     );
+    has(&printed, "`leasehold install --cni-bin-dir DIR`");
     let way = "echo LEASEHOLD_DOCKER_PLUGIN_DIR=/run/docker/plugins >> /etc/default/leasehold";
-    assert!(printed.contains(way), "{printed}");
+    has(&printed, way);
     let printed = host.run(&["install", "--systemd"]);
-    assert!(
-        printed.contains("/usr/local/bin/leasehold: installed") && printed.contains("left out"),
-        "{printed}"
-    );
+    has(&printed, "/usr/local/bin/leasehold: installed");
+    has(&printed, "left out");
     assert_eq!(host.names("etc/systemd/system"), UNITS);
 
     host.write(
@@ -524,11 +507,9 @@ fn an_install_stops_at_a_store_of_a_later_release() {
             (Some(3), 0),
             "{said}"
         );
-        assert!(
-            said.contains(
-                "/var/lib/leasehold/leases.redb is from leasehold 9.8.7 and has format 2; leasehold 0.1.0 knows 1"
-            ),
-            "{said}"
+        has(
+            &said,
+            "/var/lib/leasehold/leases.redb is from leasehold 9.8.7 and has format 2; leasehold 0.1.0 knows 1",
         );
     }
     assert_eq!(host.read("opt/cni/bin/dhcp"), shim("9.8.7"));
@@ -571,13 +552,10 @@ fn units_are_installed_with_the_program_that_they_start() {
     let Some(host) = Host::new() else { return };
     host.write("opt/cni/bin/macvlan", "");
     let printed = host.run(&["install", "--systemd"]);
-    assert!(printed.contains("there is no systemctl"), "{printed}");
+    has(&printed, "there is no systemctl");
     assert_eq!(host.names("etc/systemd/system"), UNITS);
     let unit = host.read("etc/systemd/system/leasehold.service");
-    assert!(
-        unit.contains("ExecStart=/usr/local/bin/leasehold daemon\n"),
-        "{unit}"
-    );
+    has(&unit, "ExecStart=/usr/local/bin/leasehold daemon\n");
     assert_eq!(
         fs::read(host.path("usr/local/bin/leasehold")).unwrap(),
         fs::read(LEASEHOLD).unwrap()

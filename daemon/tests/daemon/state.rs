@@ -82,7 +82,7 @@ fn a_daemon_without_leases_looks_for_containers_that_run() {
         "broken",
         "containers=1",
     ] {
-        assert!(log.contains(part), "{log}");
+        has(&log, part);
     }
     let list: serde_json::Value = serde_json::from_slice(&home.list(&["--json"]).stdout).unwrap();
     assert_eq!(list["bindings"], serde_json::json!([]));
@@ -102,10 +102,8 @@ fn a_container_whose_record_is_unreadable_is_adopted() {
     let daemon = home.start();
     daemon.signal(Signal::SIGTERM);
     let (_, log) = daemon.ended();
-    assert!(
-        log.contains("started leases=1") && log.contains("to hold their leases containers=1"),
-        "{log}"
-    );
+    has(&log, "started leases=1");
+    has(&log, "to hold their leases containers=1");
 }
 
 #[test]
@@ -158,21 +156,16 @@ fn a_read_only_state_directory_is_read_but_refuses_adds() {
         let mut status = call("STATUS", "c1", None);
         status.config = status.config.replace("1.0.0", "1.1.0");
         let answer = home.ask(&status);
-        assert!(
-            answer.contains(r#""code":50"#) && answer.contains("Read-only file system"),
-            "{answer}"
-        );
+        has(&answer, r#""code":50"#);
+        has(&answer, "Read-only file system");
         assert!(home.list(&[]).status.success());
         daemon.signal(Signal::SIGTERM);
         assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
         let (status, log) = daemon.ended();
         assert!(status.success(), "{log}");
-        assert!(log.contains("lease file cannot be written"), "{log}");
-        assert!(log.contains("cannot write the process id to "), "{log}");
-        assert!(
-            log.contains(if empty { "records=0" } else { "records=1" }),
-            "{log}"
-        );
+        has(&log, "lease file cannot be written");
+        has(&log, "cannot write the process id to ");
+        has(&log, if empty { "records=0" } else { "records=1" });
     }
 }
 
@@ -191,10 +184,8 @@ fn a_store_of_a_later_release_stops_a_start() {
         "is from leasehold 9.8.7 and has format 2; leasehold {} knows 1 at most",
         env!("CARGO_PKG_VERSION")
     );
-    assert!(
-        log.contains(&said) && log.contains("run the newer one, or move the file away"),
-        "{log}"
-    );
+    has(&log, &said);
+    has(&log, "run the newer one, or move the file away");
     fs::rename(&path, home.state().join("moved")).unwrap();
     let daemon = home.start();
     daemon.signal(Signal::SIGTERM);
