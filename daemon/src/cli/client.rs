@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use leasehold_api::control::{BINDINGS, Binding, Bindings, to_url};
 use serde::Deserialize;
 use serde_json::Value;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -99,6 +100,14 @@ pub(crate) fn get_to_read(socket: &Path, url: &str) -> Result<Vec<u8>, ClientErr
         },
         answer => answer,
     }
+}
+
+/// Returns the attachments of the leases that have this name.
+pub(crate) fn called(socket: &Path, name: &str) -> Result<Vec<String>, ClientError> {
+    let url = format!("{BINDINGS}?name={}", to_url(name));
+    let found: Bindings = read(&get_to_read(socket, &url)?)?;
+    let attachment = |binding: &Binding| binding.attachment.to_string();
+    Ok(found.bindings.iter().map(attachment).collect())
 }
 
 /// Returns the path of the read-only socket.

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
-use leasehold_api::control::{Attachment, BINDINGS, Bindings, EVENTS, Event, to_url};
+use leasehold_api::control::{Attachment, EVENTS, Event};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -88,13 +88,7 @@ impl<'a> Wanted<'a> {
                 named: Vec::new(),
             });
         };
-        let url = format!("{BINDINGS}?name={}", to_url(name));
-        let found: Bindings = client::read(&client::get_to_read(&args.socket, &url)?)?;
-        let named = found
-            .bindings
-            .iter()
-            .map(|binding| binding.attachment.to_string())
-            .collect();
+        let named = client::called(&args.socket, name)?;
         Ok(Self { args, named })
     }
 

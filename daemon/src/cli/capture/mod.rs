@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use data_encoding::BASE64;
-use leasehold_api::control::{BINDINGS, Bindings, CAPTURE, Frames, to_url};
+use leasehold_api::control::{CAPTURE, Frames, to_url};
 
 use super::args::CaptureArgs;
 use super::client;
@@ -19,13 +19,7 @@ const WAIT: u64 = 20;
 
 /// Returns the attachment of the lease that has this name.
 fn meant(args: &CaptureArgs, name: &str) -> anyhow::Result<String> {
-    let url = format!("{BINDINGS}?name={}", to_url(name));
-    let found: Bindings = client::read(&client::get(&args.socket, &url)?)?;
-    let mut attachments: Vec<_> = found
-        .bindings
-        .iter()
-        .map(|binding| binding.attachment.to_string())
-        .collect();
+    let mut attachments = client::called(&args.socket, name)?;
     // A lease that is being given back may have the same one.
     attachments.dedup();
     let is_whole = name.matches('/').count() >= 2;
