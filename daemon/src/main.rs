@@ -72,7 +72,7 @@ fn run(command: cli::Command) -> anyhow::Result<u8> {
         cli::Command::Log(args) => print(&cli::log(&args)?)?,
         cli::Command::Events(args) => cli::events(&args, out)?,
         cli::Command::Exporter(args) => cli::exporter(&args)?,
-        cli::Command::Probe(args) => return Ok(cli::probe(&args, out)?.code()),
+        cli::Command::Probe(args) => return Ok(cli::probe(&args, out)? as u8),
         cli::Command::Show(args) => {
             let (text, verdict) = cli::show(&args)?;
             print(&text)?;

@@ -65,26 +65,15 @@ pub(super) struct Heard {
     options: Vec<DhcpOption>,
 }
 
-/// How a probe ended.
+/// How a probe ended, for the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// A server offers an address that the daemon would take.
-    Offered,
+    Offered = 0,
     /// No server answered.
-    Silent,
+    Silent = 3,
     /// There were answers, and the daemon would take none.
-    Refused,
-}
-
-impl Verdict {
-    /// Returns the exit code for it.
-    pub(crate) fn code(self) -> u8 {
-        match self {
-            Self::Offered => 0,
-            Self::Silent => 3,
-            Self::Refused => 4,
-        }
-    }
+    Refused = 4,
 }
 
 /// Takes each answer once, and judges it as the network's containers would.
@@ -464,10 +453,6 @@ mod tests {
         assert_eq!(
             (report.summary(Term::PLAIN).as_str(), report.verdict()),
             (summary, Verdict::Silent)
-        );
-        assert_eq!(
-            [Verdict::Offered, Verdict::Silent, Verdict::Refused].map(Verdict::code),
-            [0, 3, 4]
         );
     }
 }
