@@ -11,7 +11,7 @@ use super::lease::Flag;
 use super::{Refused, answer, manifest, refused, words};
 
 /// The form that an answer takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Form {
     /// What was asked for, for errors: `an address of 192.168.1.0/24`.
     pub(super) about: String,
@@ -21,7 +21,7 @@ pub(crate) struct Form {
     /// The container's name, if Docker passes it, and the network that it is being connected to.
     pub(super) container: Option<Box<(String, PoolId)>>,
     /// What to ask once the network is known.
-    pub(crate) then: Option<Then>,
+    pub(crate) then: Option<Box<wire::network::CreateEndpoint>>,
 }
 
 /// What an answer is.
@@ -46,13 +46,6 @@ pub(super) enum Shape {
         ifname: String,
     },
 }
-
-/// The endpoint of a call that cannot be understood before its network is known.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Then(pub(super) Box<wire::network::CreateEndpoint>);
-
-// What JSON holds is equal to itself: there is no NaN in it.
-impl Eq for Then {}
 
 impl Form {
     pub(super) fn new(about: impl Into<String>, shape: Shape) -> Self {

@@ -27,8 +27,8 @@ use leasehold_core::network::NetworkRecord;
 use leasehold_core::wire::Mac;
 use serde::de::DeserializeOwned;
 
+pub(crate) use self::form::Form;
 use self::form::Shape;
-pub(crate) use self::form::{Form, Then};
 use super::add::Site;
 use super::refusal::cut;
 
@@ -105,7 +105,7 @@ fn refused(why: impl Into<String>) -> Refused {
 }
 
 /// A call from dockerd, parsed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Asked {
     /// It has this answer, whatever the core holds.
     Known(String),
@@ -176,11 +176,11 @@ impl Asked {
 
     /// Goes on with a call once its network is known.
     pub(crate) fn about(
-        then: &Then,
+        then: &wire::network::CreateEndpoint,
         network: &NetworkRecord,
         host: &Host<'_>,
     ) -> Result<Self, Refused> {
-        network::endpoint(&then.0, network, host)
+        network::endpoint(then, network, host)
     }
 }
 

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use super::super::named::is_link_name;
 use super::super::refusal::quoted;
 use super::endpoint::{Endpoint, Source};
-use super::form::{Form, Shape, Then};
+use super::form::{Form, Shape};
 use super::parse::{ethernet, is_interfaces};
 use super::pool::{ipv6, passing};
 use super::wiring::{self, NetworkOptions};
@@ -68,7 +68,7 @@ pub(super) fn parse(path: &str, body: &[u8], host: &Host<'_>) -> Result<Asked, R
             let call = NetworkCall::Find(id("NetworkID", &said.network_id)?);
             let form = Form::new("an endpoint", Shape::Endpoint { tells_mac: false });
             let form = Form {
-                then: Some(Then(Box::new(said))),
+                then: Some(Box::new(said)),
                 ..form
             };
             Asked::Core {
