@@ -62,12 +62,8 @@ pub(super) async fn status(caller: &Caller) -> Result<Status, Refusal> {
         other => return Err(unexpected(other)),
     };
     let warnings = doors.log.recent().said();
-    let facts = status::Facts {
-        snapshot,
-        rows,
-        warnings,
-    };
-    Ok(status::status(&facts, SystemTime::now()))
+    let now = SystemTime::now();
+    Ok(status::status(&snapshot, &rows, &warnings, now))
 }
 
 pub(super) async fn obey(

@@ -16,23 +16,13 @@ use super::events::rfc3339;
 use crate::log::Said;
 use crate::metrics::Snapshot;
 
-/// What a status is made from.
-pub(super) struct Facts {
-    /// The numbers of the daemon, and what is wrong.
-    pub(super) snapshot: Snapshot,
-    /// All leases.
-    pub(super) rows: Vec<Row>,
-    /// The last warnings.
-    pub(super) warnings: Vec<Said>,
-}
-
 /// Writes how the daemon is doing now.
-pub(super) fn status(facts: &Facts, now: SystemTime) -> Status {
-    let Facts {
-        snapshot,
-        rows,
-        warnings,
-    } = facts;
+pub(super) fn status(
+    snapshot: &Snapshot,
+    rows: &[Row],
+    warnings: &[Said],
+    now: SystemTime,
+) -> Status {
     let commits = &snapshot.commits;
     let store = &snapshot.store;
     Status {
@@ -159,14 +149,14 @@ mod tests {
     use super::*;
     use crate::store::Commits;
 
-    fn facts(rows: Vec<Row>) -> Facts {
+    fn snapshot() -> Snapshot {
         let kind = |state| Kind {
             door: "cni",
             network: "lan".to_owned(),
             source: "server",
             state,
         };
-        let snapshot = Snapshot {
+        Snapshot {
             holdings: Holdings {
                 leases: [(kind("BOUND"), 2), (kind("KEPT"), 1)].into(),
                 ..Holdings::default()
@@ -177,25 +167,19 @@ mod tests {
                 ..Commits::default()
             },
             ..Snapshot::of_nothing()
-        };
-        let warnings = vec![Said {
-            at: UNIX_EPOCH,
-            line: "WARN lease lost".to_owned(),
-            count: 1,
-        }];
-        Facts {
-            snapshot,
-            rows,
-            warnings,
         }
     }
 
     #[test]
     fn a_daemon_without_a_fault_wants_no_attention() {
-        let status = status(
-            &facts(vec![row(), row(), row()]),
-            UNIX_EPOCH + Duration::from_secs(90),
-        );
+        let warning = Said {
+            at: UNIX_EPOCH,
+            line: "WARN lease lost".to_owned(),
+            count: 1,
+        };
+        let rows = [row(), row(), row()];
+        let now = UNIX_EPOCH + Duration::from_secs(90);
+        let status = status(&snapshot(), &rows, &[warning], now);
         assert_eq!(
             (status.attention.as_slice(), status.seconds_up),
             (&[][..], 90)
@@ -218,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_trouble_names_what_it_concerns() {
-        let mut facts = facts(Vec::new());
+        let mut snapshot = snapshot();
         let of = |subject| Trouble {
             kind: TroubleKind::AddsFail,
             subject,
@@ -231,12 +215,12 @@ mod tests {
             parent: "eth0".into(),
             vlan: 5,
         };
-        facts.snapshot.troubles = vec![
+        snapshot.troubles = vec![
             of(Subject::Host),
             of(Subject::Lan(eth0)),
             of(Subject::Link("br0".into())),
         ];
-        let status = status(&facts, UNIX_EPOCH);
+        let status = status(&snapshot, &[], &[], UNIX_EPOCH);
         assert_eq!(status.attention[0], "3 ADDs failed: look");
         let written = serde_json::to_value(&status.troubles).unwrap();
         let whole = serde_json::json!({
