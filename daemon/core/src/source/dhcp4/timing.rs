@@ -265,28 +265,6 @@ mod tests {
     }
 
     #[test]
-    fn acquisition_doubles_from_one_second_to_its_cap() {
-        let mut rng = Rng::with_seed(1);
-        for (sent, waited_for, base) in [
-            (1, true, 1.0),
-            (2, true, 2.0),
-            (3, true, 4.0),
-            (4, true, 8.0),
-            (9, true, 8.0),
-            (5, false, 16.0),
-            (40, false, 60.0),
-        ] {
-            for _ in 0..100 {
-                let wait = acquisition_wait(sent, waited_for, &mut rng).as_secs_f64();
-                assert!(
-                    (base * 0.875..=base * 1.125).contains(&wait),
-                    "{sent}: {wait}"
-                );
-            }
-        }
-    }
-
-    #[test]
     fn an_extension_waits_half_of_the_rest_or_a_minute() {
         // A lease of 8 h: T1 at 4 h, T2 at 7 h. A lease of 10 s.
         let (long, short) = ((14_400.0, 25_200.0), (5.0, 8.75));
