@@ -124,16 +124,6 @@ fn what_a_runtime_says_of_a_container_ends_its_adoption() {
 }
 
 #[test]
-fn a_confirmed_adoption_is_released_if_its_container_ends() {
-    let mut rig = running(|rig| rig.profile.policy.detection = Detection::Strict);
-    rig.run_until(1001.0);
-    rig.dies(1);
-    rig.run_until(1002.0);
-    assert_eq!(rig.kinds(), [3, 7], "the container is gone: {:?}", rig.sent);
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty());
-}
-
-#[test]
 fn an_add_takes_off_an_address_that_was_not_adopted() {
     for under_way in [false, true] {
         let mut rig = running(|rig| rig.server = Server::Silent);

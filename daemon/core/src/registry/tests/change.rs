@@ -15,18 +15,6 @@ fn give_another(rig: &mut Rig) {
 }
 
 #[test]
-fn a_link_that_is_gone_ends_the_work_on_it() {
-    let mut rig = bound();
-    give_another(&mut rig);
-    rig.faults = [(0, LinkCause::NoLink("eth0".to_owned()))].into();
-    rig.run_until(1060.0);
-    assert!(
-        rig.rows().is_empty() && rig.store.records().is_empty(),
-        "given back"
-    );
-}
-
-#[test]
 fn a_change_that_comes_while_another_is_under_way_wins() {
     let mut rig = bound();
     give_another(&mut rig);

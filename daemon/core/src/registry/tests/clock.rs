@@ -15,17 +15,6 @@ fn set(seconds: i64) -> Rig {
     rig
 }
 
-#[test]
-fn a_renewal_comes_at_t1_whatever_the_wall_clock_does() {
-    for seconds in [-HOUR, 59, -YEAR, i64::MIN] {
-        let mut rig = set(seconds);
-        rig.run_until(rig.t1() - 0.1);
-        assert_eq!(rig.store.events.len(), 1, "{seconds}");
-        rig.run_until(1051.0);
-        assert_eq!(rig.store.events[1].kind, EventKind::Renewed, "{seconds}");
-    }
-}
-
 /// The daemon reads its clocks.
 fn looks(rig: &mut Rig) {
     rig.rows();

@@ -82,23 +82,6 @@ fn an_address_is_announced_when_it_appears() {
 }
 
 #[test]
-fn an_address_is_defended_once_and_then_given_up() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.add("a", 1, "a");
-    rig.appears(FIRST);
-    rig.run_until(1000.5);
-    let claim = Arp::request(NEIGHBOUR, FIRST, FIRST);
-    rig.hear(&claim);
-    assert_eq!(
-        (rig.count(ANNOUNCEMENT), rig.state("a")),
-        (2, vec!["BOUND"])
-    );
-    rig.hear(&claim);
-    rig.run_until(1001.5);
-    assert_eq!((rig.kinds(), rig.state("a")), (vec![1, 3, 4], vec!["INIT"]));
-}
-
-#[test]
 fn another_interface_of_the_container_is_no_other_station() {
     for detection in [Detection::Optimistic, Detection::Strict] {
         let mut rig = rig(detection);

@@ -176,19 +176,6 @@ fn an_address_of_another_pool_is_not_taken_for_ones_own() {
 }
 
 #[test]
-fn a_refused_release_is_made_good_when_the_store_works() {
-    let mut rig = held();
-    rig.disk = Disk::Full;
-    let release = rig.ask_release(FIRST);
-    assert_eq!(*rig.failure(release), Failure::Store(StoreCause::Full));
-    rig.run_until(1020.0);
-    assert_eq!(rig.sends(7), 0);
-    rig.disk = Disk::Good;
-    rig.run_until(1090.0);
-    assert_eq!(rig.ends(), [1, 0, 0]);
-}
-
-#[test]
 fn a_release_ends_with_its_time_or_its_caller() {
     for hangs_up in [false, true] {
         let mut rig = held();

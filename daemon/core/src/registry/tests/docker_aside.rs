@@ -71,24 +71,6 @@ fn a_server_that_answers_within_a_second_needs_no_macvlan() {
 }
 
 #[test]
-fn an_add_whose_store_is_slow_fails_at_its_limit() {
-    let mut rig = rig();
-    rig.disk = Disk::Slow;
-    let add = rig.endpoint(1);
-    rig.run_until(1029.99);
-    assert!(rig.answers.is_empty());
-    rig.run_until(1030.0);
-    assert!(
-        rig.failure(add).to_string().contains("the store"),
-        "{}",
-        rig.failure(add)
-    );
-    rig.disk_recovers();
-    rig.run_until(1040.0);
-    assert!(rig.store.records().is_empty() && rig.is_over());
-}
-
-#[test]
 fn a_macvlan_that_fails_is_left_for_the_lans_link() {
     for strict in [false, true] {
         let mut rig = rig();

@@ -194,10 +194,29 @@ fn what_an_add_has_got_cannot_be_reserved() {
 }
 
 #[test]
-fn a_better_offer_is_taken() {
+fn an_address_of_the_host_is_not_taken() {
     let mut rig = Rig::new(8);
-    let add = rig.endpoint_of(&upper_half(), None);
-    rig.give = NEXT;
-    rig.run_until(1010.0);
-    assert_eq!(rig.leased(add), NEXT);
+    (rig.one_for_all, rig.wired.host_addresses) = (true, vec![A.parse().unwrap()]);
+    let add = rig.endpoint(1);
+    rig.run_until(1031.0);
+    let Failure::AddressHeld {
+        address, holder, ..
+    } = rig.failure(add)
+    else {
+        panic!("{:?}", rig.answers)
+    };
+    assert_eq!(
+        (*address, holder),
+        (FIRST, &AddressHolder::Host("eth0".into()))
+    );
+    assert_eq!(
+        [3, 4, 7].map(|kind| rig.sends(kind)),
+        [0, 0, 0],
+        "no REQUEST, no DECLINE, no RELEASE"
+    );
+    // In a VLAN of that link the number is another's.
+    let mut tagged = rig.endpoint_call(2);
+    tagged.lan = lan_on("br0", 10);
+    let tagged = rig.request(Call::Add(tagged));
+    assert_eq!(rig.leased(tagged), FIRST);
 }

@@ -18,24 +18,6 @@ impl Rig {
 }
 
 #[test]
-fn nor_does_its_release_name_it_in_arp() {
-    let mut rig = added(1000, Profile::default());
-    rig.run_for(70.0);
-    let del = rig.del("a");
-    assert_eq!((&rig.answers[&del], rig.sends(7)), (&Answer::Deleted, 1));
-    assert!(
-        rig.asked.iter().all(|(sender, _)| *sender == ANY),
-        "{:?}",
-        rig.asked
-    );
-    assert_eq!(
-        rig.causes(EventKind::Released),
-        ["its attachment was deleted"],
-        "and is not said to have been lost"
-    );
-}
-
-#[test]
 fn no_later_lease_is_put_on_where_the_first_never_came() {
     for (on_change, on_expiry) in [
         (OnChange::Apply, OnExpiry::Remove),

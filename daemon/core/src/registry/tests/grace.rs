@@ -245,22 +245,3 @@ fn an_address_not_seen_inside_is_asked_for_before_release() {
         assert!(rig.rows().is_empty(), "collects: {collects}");
     }
 }
-
-#[test]
-fn the_containers_own_link_is_not_another_host() {
-    let mut rig = Rig::new(8);
-    rig.profile = returning(0);
-    rig.add("a", 1, "pod");
-    // Its RELEASE leaves from the host, where the link may still answer for its address.
-    rig.tell_carrier(false);
-    rig.stations.insert(FIRST, CHADDR);
-    let del = rig.del("a");
-    assert_eq!(
-        rig.answers[&del],
-        Answer::Deleted,
-        "a DEL does not wait for the question"
-    );
-    assert_eq!(rig.sent.last().unwrap().0, 3);
-    rig.run_until(1002.0);
-    assert_eq!((rig.sent.last().unwrap().0, rig.conflicts()), (7, 0));
-}

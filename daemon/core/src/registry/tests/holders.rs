@@ -147,18 +147,6 @@ fn a_kept_lease_gives_way_whatever_the_mac() {
 }
 
 #[test]
-fn a_forgetful_server_learns_of_holders_on_ipvlan() {
-    let mut rig = Rig::new(8);
-    (rig.mac, rig.lease) = (Some(SHARED), 3600);
-    rig.add("a", 1, "a");
-    rig.run_until(1020.0);
-    rig.granted.clear();
-    let add = rig.add("b", 2, "b");
-    rig.run_until(1022.0);
-    assert_eq!(rig.leased(add), Ipv4Addr::new(192, 0, 2, 51));
-}
-
-#[test]
 fn a_server_with_one_address_for_all_fails_the_next_add() {
     let mut rig = one();
     rig.one_for_all = true;

@@ -54,25 +54,6 @@ fn the_next_add_takes_over_what_a_refused_one_owes() {
     );
 }
 
-#[test]
-fn a_takeover_gives_its_lease_back_without_sockets() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "same");
-    rig.live.remove(&1);
-    // The server has another address for the successor, whose ACK is on its way.
-    rig.server = Server::Naks;
-    let add = rig.add("b", 2, "same");
-    rig.server = Server::OffersOnly;
-    rig.give = "192.0.2.60".parse().unwrap();
-    rig.run_until(1005.0);
-    assert_eq!(rig.state("b"), ["REQUESTING"]);
-    rig.break_sockets();
-    assert!(matches!(&rig.answers[&add], Answer::Failed(_)));
-    rig.run_until(1050.0);
-    assert!(rig.sent.contains(&(7, rig.give)), "{:?}", rig.sent);
-    rig.assert_nothing_is_left();
-}
-
 /// Returns a rig with so many containers that hold a lease of hours.
 fn node(containers: u64) -> Rig {
     let mut rig = Rig::new(1000);
@@ -235,22 +216,6 @@ fn a_del_of_what_waits_for_its_turn_is_answered_at_once() {
 }
 
 #[test]
-fn a_restart_sends_waiting_releases_in_turn() {
-    let mut rig = node(196);
-    rig.blind = Some(LinkCause::TimedOut);
-    all_die(&mut rig, 196);
-    rig.run_until(1000.5);
-    assert_eq!((rig.sends(7), rig.store.records().len()), (0, 196));
-    rig.blind = None;
-    rig.restart();
-    assert_eq!(rig.sends(7), 0);
-    rig.run_until(1000.5);
-    assert_eq!(rig.sends(7), 128);
-    rig.run_until(1001.2);
-    assert_eq!((rig.sends(7), rig.store.records().len()), (196, 0));
-}
-
-#[test]
 fn a_release_waits_until_the_hosts_link_has_carrier() {
     for bridge in [false, true] {
         let mut rig = node(1);
@@ -267,26 +232,6 @@ fn a_release_waits_until_the_hosts_link_has_carrier() {
             "bridge: {bridge}"
         );
     }
-}
-
-#[test]
-fn a_lease_that_ended_on_a_full_disk_is_not_released() {
-    let mut rig = node(1);
-    rig.disk = Disk::Full;
-    all_die(&mut rig, 1);
-    rig.run_until(1000.0 + 10_000.0 + 60.0);
-    rig.disk = Disk::Good;
-    rig.run_until(1000.0 + 10_000.0 + 180.0);
-    assert_eq!(
-        (rig.sends(7), rig.store.records().len()),
-        (0, 0),
-        "it may be another client's by now"
-    );
-    assert!(
-        rig.asked.is_empty(),
-        "nor is its address claimed: {:?}",
-        rig.asked
-    );
 }
 
 #[test]

@@ -94,44 +94,6 @@ fn a_search_backs_off_from_a_server_that_only_offers() {
     assert_eq!(rig.state("a"), ["BOUND"]);
 }
 
-/// Returns how many sockets are open at once at most, from now until then.
-fn most_open(rig: &mut Rig, until: f64) -> usize {
-    let mut most = 0;
-    while let Some((at, _)) = rig
-        .reg
-        .poll_timeout()
-        .filter(|(at, _)| at.since_boot().as_secs_f64() < until)
-    {
-        rig.run_until(at.since_boot().as_secs_f64() + 0.000_001);
-        most = most.max(rig.open.len());
-    }
-    most
-}
-
-#[test]
-fn background_searches_leave_permits_to_callers() {
-    let mut rig = Rig::new(2);
-    for n in 1..8 {
-        rig.add(&format!("c{n}"), n, &format!("c{n}"));
-    }
-    rig.server = Server::Silent;
-    rig.run_until(1099.0);
-    let most = most_open(&mut rig, 1160.0);
-    assert!((1..=2).contains(&most), "{most} at once");
-    rig.run_until(1160.0);
-    let add = rig.add("caller", 8, "caller");
-    rig.server = Server::Up;
-    rig.run_until(1165.1);
-    rig.assert_leased(add);
-    rig.run_until(1300.0);
-    assert!(
-        rig.rows().iter().all(|row| row.state == BOUND),
-        "{:?}",
-        rig.rows()
-    );
-    assert!(rig.open.is_empty());
-}
-
 #[test]
 fn carrier_back_without_a_lease_brings_another_try_soon() {
     // Carrier is lost before a try and back during it, lost and back during it, or lost and back after it.

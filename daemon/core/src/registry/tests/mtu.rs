@@ -105,29 +105,6 @@ fn an_mtu_that_the_link_already_has_costs_no_write() {
 }
 
 #[test]
-fn an_mtu_waits_for_a_change_of_another_attachment() {
-    let mut rig = Rig::new(8);
-    rig.bind();
-    rig.run_until(1045.0);
-    (rig.disk, rig.give, rig.options) = (Disk::Slow, "192.0.2.51".parse().unwrap(), SMALL.to_vec());
-    let id = rig.add("b", 1, "b");
-    (rig.server, rig.hold_changes) = (Server::Naks, true);
-    rig.run_until(1052.0);
-    rig.disk_recovers();
-    assert_eq!(
-        (rig.changes.len(), rig.answers.get(&id)),
-        (1, None),
-        "what the first one lost is being taken off"
-    );
-    rig.change_late();
-    assert_eq!(
-        rig.steps,
-        [Step::RemoveAddress(A.parse().unwrap()), Step::Mtu(1400)]
-    );
-    rig.assert_leased(id);
-}
-
-#[test]
 fn the_mtu_of_a_network_goes_before_that_of_a_lease() {
     for leased in [true, false] {
         let mut rig = Rig::new(8);

@@ -64,23 +64,6 @@ fn only_a_bridge_may_be_without_carrier() {
 }
 
 #[test]
-fn another_lease_changes_nothing_on_the_hosts_link() {
-    let mut rig = held();
-    let t1 = rig.t1();
-    rig.renumber(t1);
-    rig.run_until(t1 + 40.0);
-    let row = &rig.rows()[0];
-    assert_eq!(
-        row.tenure
-            .as_ref()
-            .map(|tenure| tenure.net().to_string())
-            .as_deref(),
-        Some("192.0.2.77/24")
-    );
-    assert!(is_untouched(&rig) && rig.only_record().former.is_none());
-}
-
-#[test]
 fn a_lease_goes_on_where_the_hosts_link_was_made_anew() {
     let mut rig = held();
     let t1 = rig.t1();

@@ -75,16 +75,3 @@ fn a_namespace_without_a_path_vouches_for_no_other() {
     rig.run_until(1100.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (2, 0));
 }
-
-#[test]
-fn an_add_shows_nothing_about_another_directory() {
-    let mut rig = pathless();
-    let record = rig.store.durable.values_mut().next().unwrap();
-    if let Link::InNetns { path, .. } = &mut record.link {
-        *path = "/elsewhere/1".into();
-    }
-    rig.restart();
-    let add = rig.add("b", 2, "a");
-    rig.run_until(1030.0);
-    assert_fails!(rig, add, Failure::Held { .. });
-}

@@ -86,8 +86,6 @@ pub(super) struct Rig {
     pub(super) reserved: Option<(Mac, Ipv4Addr)>,
     /// The identifier that it states when it was not addressed by it.
     pub(super) server_id: Ipv4Addr,
-    /// The server identifier in the last DECLINE.
-    pub(super) declined_to: Option<Ipv4Addr>,
     pub(super) lease: u32,
     /// What a survey finds; `None`: it takes too long.
     pub(super) survey: Option<Survey>,
@@ -164,8 +162,6 @@ pub(super) struct Rig {
     pub(super) chaddrs: BTreeSet<Mac>,
     /// The address (50) that the last DISCOVER asked for.
     pub(super) wished: Option<Ipv4Addr>,
-    /// The transaction (xid) of the last REQUEST.
-    pub(super) requested: Option<u32>,
     /// ARP requests, by sender and target.
     pub(super) asked: Vec<(Ipv4Addr, Ipv4Addr)>,
     /// The container's interface has another Ethernet address by now: frames to the previous one are another host's.
@@ -205,7 +201,6 @@ impl Rig {
             reserved: None,
             one_for_all: false,
             server_id: SERVER,
-            declined_to: None,
             lease: 100,
             survey: None,
             surveys: 0,
@@ -254,7 +249,6 @@ impl Rig {
             discovers: vec![],
             chaddrs: BTreeSet::new(),
             wished: None,
-            requested: None,
             asked: Vec::new(),
             readdressed: false,
             asked_from: Vec::new(),

@@ -190,16 +190,3 @@ fn namespaces_are_gone_if_their_directory_shows_another() {
     rig.run_until(1010.0);
     assert_eq!((rig.rows().len(), rig.released()), (0, 3));
 }
-
-#[test]
-fn a_lease_ended_without_a_daemon_ends_its_row() {
-    for way in WAYS {
-        let mut rig = three();
-        rig.unseen = Some(way);
-        rig.at += Duration::from_secs(3600);
-        rig.restart();
-        rig.run_until(rig.at.as_secs_f64() + 61.0);
-        assert_eq!((rig.rows().len(), rig.sent.len()), (0, 0));
-        assert_eq!(rig.store.records().len(), 0);
-    }
-}

@@ -45,32 +45,3 @@ fn two_networks_share_no_address_while_one_writes() {
     assert!(matches!(held, Answer::Failed(_)), "{held:?}");
     assert_eq!(rig.addresses(), [IpAddr::V4(FIRST)]);
 }
-
-#[test]
-fn an_add_takes_over_no_lease_that_another_container_has() {
-    for writes in [true, false] {
-        let mut rig = Rig::new(8);
-        rig.bind();
-        // The server refuses the lease, and has given the address to another container by the time the first comes back.
-        rig.server = Server::Naks;
-        rig.disk = if writes { Disk::Good } else { Disk::Slow };
-        while rig.state("a") != ["INIT"] {
-            rig.wake();
-        }
-        (rig.server, rig.lease) = (Server::Up, 100_000);
-        rig.granted.clear();
-        let other = rig.add_to_other_network("b", 2, "b");
-        rig.run_until(rig.at.as_secs_f64() + 1.0);
-        rig.one_for_all = true;
-        rig.live.remove(&1);
-        let again = rig.add("c", 3, "a");
-        rig.run_until(rig.at.as_secs_f64() + 2.0);
-        rig.writes(rig.at.as_secs_f64() + 40.0);
-        let answers = [other, again].map(|add| rig.answers.get(&add));
-        let leased = answers
-            .iter()
-            .filter(|answer| matches!(answer, Some(Answer::Leased { .. })));
-        assert_eq!(leased.count(), 1, "{answers:?}");
-        assert_eq!(rig.addresses(), [IpAddr::V4(FIRST)], "writes: {writes}");
-    }
-}

@@ -30,37 +30,6 @@ fn a_conflict_does_not_count_for_another_address() {
 }
 
 #[test]
-fn a_lease_after_a_conflict_over_its_address_is_watched() {
-    let (mut rig, _) = rig_after_an_offer_in_vain();
-    rig.server = Server::Up;
-    rig.run_until(1005.0);
-    assert_eq!(rig.state("a"), ["BOUND"]);
-    rig.tell_carrier(false);
-    rig.run_until(1010.0);
-    rig.server = Server::Naks;
-    rig.tell_carrier(true);
-    rig.run_until(1020.0);
-    rig.server = Server::OffersOnly;
-    while !rig.kinds().ends_with(&[1, 3]) {
-        rig.wake();
-    }
-    rig.answer_probe(FIRST);
-    rig.stations.insert(FIRST, NEIGHBOUR);
-    rig.server = Server::Silent;
-    while !rig.kinds().ends_with(&[1]) {
-        rig.wake();
-    }
-    rig.server = Server::Commits;
-    rig.asked.clear();
-    while rig.state("a") != ["BOUND"] {
-        rig.wake();
-    }
-    rig.run_until(rig.seconds() + 5.0);
-    assert!(rig.kinds().ends_with(&[1, 1, 4]), "{:?}", rig.kinds());
-    assert_eq!(rig.count(PROBE), 1);
-}
-
-#[test]
 fn an_add_out_of_time_with_a_conflict_in_hand_declines() {
     let mut rig = rig(Detection::Optimistic);
     rig.disk = Disk::Slow;
@@ -93,27 +62,6 @@ fn an_add_that_the_store_refuses_declines_a_used_address() {
         assert_eq!(rig.kinds(), [1, 3, 4], "cancelled {cancelled}");
         rig.assert_nothing_is_left();
     }
-}
-
-#[test]
-fn an_add_cancelled_during_its_mtu_declines_after_a_claim() {
-    let mut rig = rig(Detection::Strict);
-    rig.options = vec![26, 2, 5, 120];
-    rig.add("a", 1, "a");
-    rig.hold_looks = true;
-    rig.run_until(1007.0);
-    assert_eq!(
-        (rig.store.records().len(), rig.looks.len()),
-        (1, 1),
-        "the parent is looked at for the MTU"
-    );
-    rig.answer_probe(FIRST);
-    rig.del("a");
-    rig.run_until(1010.0);
-    assert_eq!(rig.kinds(), [1, 3, 4]);
-    rig.assert_nothing_is_left();
-    rig.end_look();
-    assert!(rig.rows().is_empty() && rig.kinds() == [1, 3, 4]);
 }
 
 #[test]
@@ -169,21 +117,4 @@ fn a_used_address_of_a_dead_link_is_released_by_the_host() {
         assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));
         rig.assert_nothing_is_left();
     }
-}
-
-#[test]
-fn a_dead_link_is_released_if_its_sockets_break_later() {
-    let mut rig = rig(Detection::Strict);
-    let add = rig.add("a", 1, "a");
-    rig.claim(NEIGHBOUR, FIRST);
-    rig.live.remove(&1);
-    rig.kernel(KernelMessage::LinkGone((Cookie(1), 2)));
-    rig.run_until(1010.0);
-    assert_fails!(rig, add, Failure::Link { .. });
-    assert_eq!(
-        rig.kinds(),
-        [1, 3, 7],
-        "a DECLINE would leave over a link that is gone"
-    );
-    rig.assert_nothing_is_left();
 }

@@ -87,25 +87,6 @@ fn a_lan_has_at_most_ten_declines_in_ten_minutes() {
 }
 
 #[test]
-fn so_it_is_where_nobody_waits_for_the_leases() {
-    let mut rig = rig(Detection::Optimistic);
-    for (n, who) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
-        rig.give = Ipv4Addr::from_bits(FIRST.to_bits() + 100 + n as u32);
-        rig.add(who, n as u64 + 1, who);
-    }
-    rig.give = FIRST;
-    rig.all_taken();
-    while rig.declines() < 10 {
-        rig.wake();
-    }
-    let from = rig.seconds();
-    rig.run_until(from + 400.0);
-    assert_eq!(rig.declines(), 10);
-    rig.run_until(from + 1200.0);
-    assert!(rig.declines() > 10, "they go on looking");
-}
-
-#[test]
 fn an_add_declines_three_addresses_at_most() {
     let mut rig = hostile();
     assert_eq!(rig.declines(), 3);

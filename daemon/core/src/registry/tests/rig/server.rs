@@ -107,12 +107,7 @@ impl Rig {
                     let wish = p[240..].windows(6).find(|w| w[0] == 50 && w[1] == 4);
                     self.wished = wish.map(|w| Ipv4Addr::new(w[2], w[3], w[4], w[5]));
                 }
-                if kind == 3 {
-                    self.requested = Some(u32::from_be_bytes(p[4..8].try_into().unwrap()));
-                }
                 if kind == 4 {
-                    let to = p[240..].windows(6).find(|w| w[0] == 54 && w[1] == 4);
-                    self.declined_to = to.map(|w| Ipv4Addr::new(w[2], w[3], w[4], w[5]));
                     let kept = self.reserved.is_some_and(|(mac, _)| p[28..34] == mac.0);
                     self.give = Ipv4Addr::from_bits(self.give.to_bits() + u32::from(!kept));
                 }
