@@ -194,10 +194,7 @@ pub enum Miss {
         wanted: Ipv4Addr,
     },
     /// The server did not acknowledge it.
-    Unacknowledged {
-        /// REQUESTs sent.
-        sent: u32,
-    },
+    Unacknowledged,
     /// The server refused it, or an earlier lease.
     Nak {
         /// Its message (56), escaped.

@@ -422,10 +422,10 @@ impl Client {
 
     /// Gives up an offer that its server has not acknowledged. While a caller waits, the next is requested at once.
     pub(super) fn on_unacknowledged(&mut self, now: Instant, out: &mut Output) {
-        let State::Requesting { tx, offer, .. } = &self.state else {
+        let State::Requesting { offer, .. } = &self.state else {
             return;
         };
-        let miss = Miss::Unacknowledged { sent: tx.sent };
+        let miss = Miss::Unacknowledged;
         out.missed = Some(Missed {
             server: offer.server,
             address: offer.ip(),

@@ -106,7 +106,7 @@ impl Misses {
     pub(super) fn show_a_server(&self) -> bool {
         self.0
             .iter()
-            .any(|tried| !matches!(tried.cause, Cause::Missed(Miss::Unacknowledged { .. })))
+            .any(|tried| !matches!(tried.cause, Cause::Missed(Miss::Unacknowledged)))
     }
 
     /// Records why an address came to nothing. Returns how often that happened.
@@ -208,7 +208,7 @@ impl Misses {
                 message,
                 in_vain,
             }),
-            Cause::Missed(Miss::Unacknowledged { .. }) => None,
+            Cause::Missed(Miss::Unacknowledged) => None,
             Cause::Unfit(why) => Some(Failure::Unfit {
                 server: Some(server),
                 address,
