@@ -23,8 +23,6 @@ use crate::time::Instant;
 pub(in crate::binding) struct Taken {
     pub(in crate::binding) tenant: Tenant,
     pub(in crate::binding) lease: Lease,
-    /// Whether the server has granted it.
-    pub(in crate::binding) granted: bool,
 }
 
 /// Returns the claim on a lease's address.
@@ -79,13 +77,10 @@ pub(in crate::binding) fn taken(
     used: Option<Ipv4Addr>,
     cx: &Cx<'_>,
 ) -> Option<Taken> {
-    let (lease, granted) = given(client, output, used, cx.now.boot)?;
+    let (lease, _) = given(client, output, used, cx.now.boot)?;
     let tenant = tenant(common, lease.ip(), cx)?;
-    Some(Taken {
-        tenant,
-        lease: lease.clone(),
-        granted,
-    })
+    let lease = lease.clone();
+    Some(Taken { tenant, lease })
 }
 
 /// Returns what a server gives, and whether it has granted that: an offer that is about to be requested, or a lease.
@@ -106,14 +101,9 @@ pub(in crate::binding) fn given<'a>(
 
 /// Reports that a server's address is another holder's; once for each server and holder.
 pub(in crate::binding) fn tell_taken(common: &mut Common, taken: &Taken, cx: &mut Cx<'_>) {
-    let Taken {
-        tenant,
-        lease,
-        granted,
-    } = taken;
+    let Taken { tenant, lease } = taken;
     let attachment = &common.attachment;
     let holder = &tenant.who;
-    tracing::debug!(%attachment, address = %lease.ip(), server = %lease.server, %holder, granted, "not taken: another attachment has it");
     let cause = format!("not taken from server {}: {holder} has it", lease.server);
     if common.warnings.is_new(&format!("{} {cause}", lease.ip())) {
         tracing::warn!(%attachment, address = %lease.ip(), server = %lease.server, %holder, "not taken: another attachment has it");

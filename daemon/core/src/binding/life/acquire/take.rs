@@ -113,12 +113,8 @@ impl Acquire {
         let ruling = self.misses.judge(&self.quest, case, held);
         if let Some(tenant) = tenant {
             let holder = tenant.id;
-            let taken = Taken {
-                tenant,
-                lease: lease.clone(),
-                granted,
-            };
-            tenancy::tell_taken(common, &taken, cx);
+            let lease = lease.clone();
+            tenancy::tell_taken(common, &Taken { tenant, lease }, cx);
             if !matches!(ruling, Ruling::GoOn) && !cut(Rule::RenewHolder) {
                 cx.out.report(common.id, Report::WantsRenewed(holder));
             }
