@@ -14,5 +14,6 @@ pub(crate) const SLOW_START: Duration = Duration::from_secs(600);
 /// that it hears may be the second.
 pub(crate) const OFFER: Duration = Duration::from_secs(5);
 
-/// How long a server keeps a declined address at least (dnsmasq: ten minutes).
+/// How long a server keeps a declined address at least (dnsmasq: ten minutes), and how long the daemon remembers what it learnt about
+/// conflicts on a LAN.
 pub(crate) const DECLINED: Duration = Duration::from_secs(600);

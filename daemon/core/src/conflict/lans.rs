@@ -20,7 +20,7 @@ use crate::wire::Mac;
 /// How many DECLINEs the clients of a LAN may send within ten minutes.
 pub const MOST_DECLINES: usize = 10;
 
-/// How long the daemon remembers that a station answers for all addresses, and that a server is on the wire.
+/// How long the daemon remembers that a server is on the wire.
 const KNOWN: Duration = Duration::from_secs(300);
 
 /// How many stations that answer for all addresses, and how many servers, are remembered of a LAN: the latest.
@@ -35,7 +35,8 @@ pub struct Lans(BTreeMap<Lan, Seen>);
 struct Seen {
     /// When the last DECLINEs were sent.
     declines: Vec<Instant>,
-    proxies: Vec<Proxy>,
+    /// The stations that answer for every address, and when each was found to.
+    proxies: Vec<(Mac, Instant)>,
     servers: Vec<AskedServer>,
     /// When a server last said something to a container that has a fallback.
     heard: Option<Instant>,
@@ -48,15 +49,6 @@ struct AskedServer {
     address: Ipv4Addr,
     /// Whether it has answered.
     on_wire: bool,
-    until: Instant,
-}
-
-/// A station that answers for every address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Proxy {
-    mac: Mac,
-    /// The address that nobody can have, for which it answered.
-    pub control: Ipv4Addr,
     until: Instant,
 }
 
@@ -77,25 +69,21 @@ impl Lans {
     }
 
     /// Records that a station answered for an address that nobody can have.
-    pub fn answers_for_all(&mut self, lan: &Lan, mac: Mac, control: Ipv4Addr, now: Instant) {
+    pub fn answers_for_all(&mut self, lan: &Lan, mac: Mac, now: Instant) {
         let proxies = &mut self.seen(lan, now).proxies;
-        proxies.retain(|known| known.mac != mac);
+        proxies.retain(|(known, _)| *known != mac);
         if proxies.len() == MOST {
             proxies.remove(0);
         }
-        proxies.push(Proxy {
-            mac,
-            control,
-            until: now + KNOWN,
-        });
+        proxies.push((mac, now));
     }
 
-    /// Returns what is known about a station, if it answers for every address.
-    pub fn proxy(&self, lan: &Lan, mac: Mac, now: Instant) -> Option<Proxy> {
-        let mut proxies = self.0.get(lan)?.proxies.iter();
+    /// Returns whether a station is known to answer for every address.
+    pub fn is_proxy(&self, lan: &Lan, mac: Mac, now: Instant) -> bool {
+        let proxies = self.0.get(lan).map_or(&[][..], |seen| &seen.proxies);
         proxies
-            .find(|known| known.mac == mac && now < known.until)
-            .copied()
+            .iter()
+            .any(|(known, at)| *known == mac && now < *at + DECLINED)
     }
 
     /// Returns whether all servers that clients have chosen lately are on the wire, and one of them is acceptable.
@@ -160,9 +148,9 @@ impl Lans {
     fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, seen| {
             seen.declines.retain(|at| now < *at + DECLINED);
-            seen.proxies.retain(|known| now < known.until);
+            seen.proxies.retain(|(_, at)| now < *at + DECLINED);
             seen.servers.retain(|known| now < known.until);
-            seen.heard.take_if(|heard| now >= *heard + KNOWN);
+            seen.heard.take_if(|heard| now >= *heard + DECLINED);
             seen.heard.is_some()
                 || !seen.declines.is_empty()
                 || !seen.proxies.is_empty()
@@ -173,9 +161,9 @@ impl Lans {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    const CONTROL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
+    use super::*;
 
     fn at(seconds: f64) -> Instant {
         Instant::from_boot(Duration::from_secs_f64(seconds))
@@ -201,52 +189,43 @@ mod tests {
     }
 
     #[test]
-    fn eight_proxies_are_remembered_for_five_minutes() {
+    fn eight_proxies_are_remembered_for_ten_minutes() {
         let mut lans = Lans::default();
         let mac = |n| Mac([2, 0, 0, 0, 0, n]);
-        lans.answers_for_all(&lan("a"), mac(0), CONTROL, at(0.0));
-        let known = |lans: &Lans, name, n, now| {
-            lans.proxy(&lan(name), mac(n), at(now))
-                .map(|proxy| proxy.control)
-        };
-        assert_eq!(known(&lans, "a", 0, 299.999), Some(CONTROL));
+        lans.answers_for_all(&lan("a"), mac(0), at(0.0));
+        let known = |lans: &Lans, name, n, now| lans.is_proxy(&lan(name), mac(n), at(now));
+        assert!(known(&lans, "a", 0, 599.999));
         assert_eq!(
             [
-                known(&lans, "a", 0, 300.0),
+                known(&lans, "a", 0, 600.0),
                 known(&lans, "b", 0, 0.0),
                 known(&lans, "a", 1, 0.0)
             ],
-            [None; 3]
+            [false; 3]
         );
-        (1..=8).for_each(|n| lans.answers_for_all(&lan("a"), mac(n), CONTROL, at(1.0)));
-        assert_eq!(
-            (known(&lans, "a", 0, 1.0), known(&lans, "a", 1, 1.0)),
-            (None, Some(CONTROL))
-        );
-        lans.answers_for_all(&lan("a"), mac(1), CONTROL, at(2.0));
-        lans.answers_for_all(&lan("a"), mac(9), CONTROL, at(2.0));
-        assert_eq!(
-            (known(&lans, "a", 1, 2.0), known(&lans, "a", 2, 2.0)),
-            (Some(CONTROL), None)
-        );
-        lans.tidy(at(400.0));
+        (1..=8).for_each(|n| lans.answers_for_all(&lan("a"), mac(n), at(1.0)));
+        assert!(!known(&lans, "a", 0, 1.0) && known(&lans, "a", 1, 1.0));
+        lans.answers_for_all(&lan("a"), mac(1), at(2.0));
+        lans.answers_for_all(&lan("a"), mac(9), at(2.0));
+        assert!(known(&lans, "a", 1, 2.0) && !known(&lans, "a", 2, 2.0));
+        lans.tidy(at(700.0));
         assert!(lans.0.is_empty());
     }
 
     #[test]
     fn a_server_is_known_to_be_on_the_wire_for_five_minutes() {
         let (mut lans, lan) = (Lans::default(), lan("a"));
-        let server = Ipv4Addr::new(192, 0, 2, 50);
+        let [server, other] = [50, 51].map(|n| Ipv4Addr::new(192, 0, 2, n));
         let all = |lans: &Lans, now| lans.are_on_wire(&lan, |_| true, at(now));
         assert!(!all(&lans, 0.0), "nothing is known");
         assert_eq!(lans.is_on_wire(&lan, server, at(0.0)), None);
-        lans.answered(&lan, CONTROL);
+        lans.answered(&lan, other);
         assert_eq!(lans.is_on_wire(&lan, server, at(1.0)), Some(false));
         lans.answered(&lan, server);
         assert_eq!(lans.is_on_wire(&lan, server, at(299.999)), Some(true));
         assert!(all(&lans, 299.999) && !all(&lans, 300.0));
         assert!(!lans.are_on_wire(&lan, |address| address != server, at(1.0)));
-        assert_eq!(lans.is_on_wire(&lan, CONTROL, at(299.0)), None);
+        assert_eq!(lans.is_on_wire(&lan, other, at(299.0)), None);
         assert!(!all(&lans, 299.5), "another may be in a sibling");
         lans.tidy(at(600.0));
         assert!(lans.0.is_empty(), "nothing is kept");

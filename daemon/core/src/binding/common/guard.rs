@@ -60,8 +60,6 @@ pub(in crate::binding) struct Guard {
     claims: Vec<Arp>,
     /// The question whether a claimant claims every address.
     control: Option<Box<Question>>,
-    /// Whether a station that claims every address claimed this one, and that was reported.
-    ignores: bool,
     /// The question whether anything reaches the container.
     reach: Option<Box<Reach>>,
     /// The station that uses the address.
@@ -96,7 +94,6 @@ impl Guard {
             reopened: false,
             claims: Vec::new(),
             control: None,
-            ignores: false,
             reach: None,
             heard: None,
             decline: None,
@@ -602,7 +599,7 @@ impl Common {
         if !self.detects() || self.has_departed(arp.sender_mac, cx) {
             return None;
         }
-        if self.is_of_proxy(client, arp, cx) {
+        if self.is_of_proxy(arp, cx) {
             return None;
         }
         let guard = self.guard.as_mut().filter(|guard| guard.heard.is_none())?;

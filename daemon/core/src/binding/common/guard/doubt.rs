@@ -17,9 +17,9 @@ use crate::event::EventKind;
 use crate::link::LinkCause;
 use crate::question::{self, Question, QuestionAction};
 use crate::rules::{Rule, cut};
-use crate::source::{Client, Lease};
+use crate::source::Client;
 use crate::wire::Mac;
-use crate::wire::frame::{Arp, ArpOp};
+use crate::wire::frame::Arp;
 
 impl Common {
     /// Returns whether a station claims the address under watch, and it is not known yet whether the claim counts.
@@ -114,8 +114,8 @@ impl Common {
             control.claims(by);
             return None;
         }
-        let (attachment, address, claim) =
-            (&self.attachment, guard.window.address(), claim_of(arp));
+        let attachment = &self.attachment;
+        let address = guard.window.address();
         let Some(lease) = client
             .claimed(cx.now.boot)
             .filter(|lease| lease.ip() == address && !cut(Rule::ProxyControl))
@@ -124,7 +124,7 @@ impl Common {
             return Some(Found::Conflict { by });
         };
         let control = question::control(lease.address, lease.server, cx.rng);
-        tracing::info!(%attachment, %address, %by, claim, %control, "another station claims the address: asking for one that nobody can have");
+        tracing::info!(%attachment, %address, %by, claim = ?arp.op, %control, "another station claims the address: asking for one that nobody can have");
         let question = Question::of_claim(by, control, guard.window.from(), cx.now.boot);
         guard.control = Some(Box::new(question));
         self.watch(client, cx)
@@ -142,7 +142,7 @@ impl Common {
 
     /// Returns whether an ARP packet that claims the address under watch comes from a station that claims every address.
     /// Also records answers to a control.
-    pub(super) fn is_of_proxy(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> bool {
+    pub(super) fn is_of_proxy(&mut self, arp: &Arp, cx: &Cx<'_>) -> bool {
         let Some(guard) = self
             .guard
             .as_mut()
@@ -153,15 +153,9 @@ impl Common {
         if let Some(control) = &mut guard.control {
             control.on_arp(arp);
         }
-        let by = arp.sender_mac;
-        let address = guard.window.address();
-        let Some(proxy) = cx.conflicts.proxy(&self.identity.lan, by, cx.now.boot) else {
-            return false;
-        };
-        if arp.sender == address && !std::mem::replace(&mut guard.ignores, true) {
-            self.note_proxy(by, proxy.control, client, cx);
-        }
-        arp.sender == address
+        let lan = &self.identity.lan;
+        arp.sender == guard.window.address()
+            && cx.conflicts.is_proxy(lan, arp.sender_mac, cx.now.boot)
     }
 
     /// Goes on after every station that claims the address was found to claim every address.
@@ -169,14 +163,17 @@ impl Common {
         let guard = self.guard.as_mut()?;
         let question = guard.control.take()?;
         let control = question.control()?;
-        guard.ignores = true;
         let address = guard.window.address();
         let lan = self.identity.lan.clone();
         for by in question.claimants() {
             tracing::warn!(attachment = %self.attachment, %lan, %address, %by, %control, "a station answers for an address that nobody can have: its claims are ignored");
-            cx.conflicts
-                .answers_for_all(&lan, *by, control, cx.now.boot);
-            self.note_proxy(*by, control, client, cx);
+            cx.conflicts.answers_for_all(&lan, *by, cx.now.boot);
+            if let Some(lease) = client.claimed(cx.now.boot) {
+                let cause = format_args!(
+                    "{by} claims {address}, and answered for {control} too, which nobody can have: its claims are ignored"
+                );
+                self.note(EventKind::DetectionOff, lease, cause, cx);
+            }
         }
         self.let_go()
     }
@@ -188,27 +185,5 @@ impl Common {
             .as_deref()
             .filter(is_over)
             .map(|_| Found::Cleared)
-    }
-
-    /// Notes for the operator that a station's claims are ignored.
-    fn note_proxy(&self, by: Mac, control: Ipv4Addr, client: &Client, cx: &mut Cx<'_>) {
-        let Some(lease) = client.claimed(cx.now.boot) else {
-            return;
-        };
-        let address = Lease::ip(lease);
-        let cause = format_args!(
-            "{by} claims {address}, and answered for {control} too, which nobody can have: its claims are ignored"
-        );
-        self.note(EventKind::DetectionOff, lease, cause, cx);
-    }
-}
-
-/// Returns how a station claims an address, for a person.
-fn claim_of(arp: &Arp) -> &'static str {
-    match arp.op {
-        ArpOp::Reply => "it answers for it",
-        ArpOp::Request if arp.sender.is_unspecified() => "it probes for it",
-        ArpOp::Request if arp.sender == arp.target => "it announces it",
-        ArpOp::Request => "it sends ARP requests from it",
     }
 }
