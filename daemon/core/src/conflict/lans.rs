@@ -38,8 +38,6 @@ struct Seen {
     /// The stations that answer for every address, and when each was found to.
     proxies: Vec<(Mac, Instant)>,
     servers: Vec<AskedServer>,
-    /// When a server last said something to a container that has a fallback.
-    heard: Option<Instant>,
 }
 
 /// A server that was asked whether it is on the wire. A frame sent over the macvlans' parent link leaves on the wire and
@@ -118,19 +116,6 @@ impl Lans {
         }
     }
 
-    /// Records that a server said something to a container that has a fallback.
-    pub fn heard(&mut self, lan: &Lan, now: Instant) {
-        self.seen(lan, now).heard = Some(now);
-    }
-
-    /// Returns whether a server has said something to such a container since a time.
-    pub fn was_heard(&self, lan: &Lan, since: Instant) -> bool {
-        self.0
-            .get(lan)
-            .and_then(|seen| seen.heard)
-            .is_some_and(|heard| heard >= since)
-    }
-
     fn servers(&self, lan: &Lan, now: Instant) -> impl Iterator<Item = &AskedServer> {
         self.0
             .get(lan)
@@ -150,11 +135,7 @@ impl Lans {
             seen.declines.retain(|at| now < *at + DECLINED);
             seen.proxies.retain(|(_, at)| now < *at + DECLINED);
             seen.servers.retain(|known| now < known.until);
-            seen.heard.take_if(|heard| now >= *heard + DECLINED);
-            seen.heard.is_some()
-                || !seen.declines.is_empty()
-                || !seen.proxies.is_empty()
-                || !seen.servers.is_empty()
+            !seen.declines.is_empty() || !seen.proxies.is_empty() || !seen.servers.is_empty()
         });
     }
 }

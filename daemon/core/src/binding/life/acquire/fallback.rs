@@ -68,18 +68,15 @@ impl Resort {
 
     /// Records what the client has done and heard. `asks`: it has sent a DISCOVER; `answered`: a server that may serve it has said
     /// something.
-    pub(super) fn hear(&mut self, lan: &Lan, asks: bool, answered: bool, cx: &mut Cx<'_>) {
+    pub(super) fn hear(&mut self, lan: &Lan, asks: bool, answered: bool, cx: &Cx<'_>) {
         let now = cx.now.boot;
-        if answered {
-            cx.conflicts.heard(lan, now);
-            // It waits anew.
-            if matches!(self.awaits, Awaits::Answer(_) | Awaits::LastAnswer { .. }) {
-                let (since, last) = (now, now);
-                self.awaits = Awaits::LastAnswer { since, last };
-            }
+        // It waits anew.
+        if answered && matches!(self.awaits, Awaits::Answer(_) | Awaits::LastAnswer { .. }) {
+            let (since, last) = (now, now);
+            self.awaits = Awaits::LastAnswer { since, last };
         }
         if let (true, Awaits::Permit(waits)) = (asks, &self.awaits) {
-            let since = match cx.conflicts.was_heard(lan, *waits) {
+            let since = match cx.lans.heard_since(lan, *waits) {
                 true => now,
                 false => *waits,
             };
@@ -109,7 +106,7 @@ impl Resort {
     pub(super) fn fall_back(&mut self, quest: &Quest, id: BindingId, lan: &Lan, cx: &mut Cx<'_>) {
         match &mut self.awaits {
             // Its turn may take long, but servers are there: it waits anew.
-            Awaits::Permit(since) if cx.conflicts.was_heard(lan, *since) => *since = cx.now.boot,
+            Awaits::Permit(since) if cx.lans.heard_since(lan, *since) => *since = cx.now.boot,
             Awaits::Permit(_) | Awaits::LastAnswer { .. } => self.wish(quest, id, cx),
             Awaits::Answer(_) | Awaits::Address { .. } => {}
         }
