@@ -34,17 +34,6 @@ use crate::source::{Client, Lease, Sender};
 use crate::time::{Instant, WallTime};
 use crate::wire::Mac;
 
-/// Who a binding is for, and where it lives.
-#[derive(Clone, Debug)]
-pub(crate) struct Holder {
-    pub(crate) attachment: Arc<Attachment>,
-    pub(crate) identity: Identity,
-    pub(crate) profile: Arc<Profile>,
-    pub(crate) link: Link,
-    /// The address that its caller was given, if the caller cannot be told about a later one.
-    pub(crate) told: Option<Ipv4Net>,
-}
-
 /// What all lives of a binding share.
 #[derive(Debug)]
 pub(crate) struct Common {
@@ -85,21 +74,20 @@ impl Common {
         lease.grant(&self.profile.policy)
     }
 
-    pub(crate) fn new(id: BindingId, holder: Holder) -> Self {
-        let Holder {
-            attachment,
-            identity,
-            profile,
-            link,
-            told,
-        } = holder;
+    pub(crate) fn new(
+        id: BindingId,
+        attachment: Arc<Attachment>,
+        identity: Identity,
+        profile: Arc<Profile>,
+        link: Link,
+    ) -> Self {
         Self {
             id,
             attachment,
             identity,
             profile,
             link,
-            told,
+            told: None,
             is_pathless: false,
             line: None,
             exchange: Exchange::default(),

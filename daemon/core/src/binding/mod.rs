@@ -30,7 +30,7 @@ use ipnet::IpNet;
 
 use self::common::guard::Found;
 use self::common::persistence::Want;
-pub(crate) use self::common::{Common, Holder, Leave};
+pub(crate) use self::common::{Common, Leave};
 pub(crate) use self::cx::{Cx, change};
 pub(crate) use self::holders::Holders;
 use self::holders::Standing;
@@ -49,7 +49,6 @@ use crate::link::{LinkCause, LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::profile::Profile;
 use crate::range::{NoAddress, RangeAddress};
-use crate::record::BindingId;
 use crate::rules::{Rule, cut};
 use crate::source::{Client, InVain, Lease, Signal};
 use crate::time::Instant;
@@ -73,14 +72,8 @@ impl Deref for Binding {
 
 impl Binding {
     /// Returns a binding that will acquire once it has a permit.
-    pub(crate) fn acquiring(
-        id: BindingId,
-        holder: Holder,
-        known: Known<'_>,
-        now: Instant,
-        rng: Rng,
-    ) -> Self {
-        let common = Common::new(id, holder).found(known.view);
+    pub(crate) fn acquiring(common: Common, known: Known<'_>, now: Instant, rng: Rng) -> Self {
+        let common = common.found(known.view);
         let acquire = known.acquire(&common, now, rng);
         Self {
             common,

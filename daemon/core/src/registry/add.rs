@@ -11,7 +11,7 @@ use super::operation::Operation;
 use super::pacing::Urgency;
 use super::timers::Key;
 use super::{Registry, rivals};
-use crate::binding::{Binding, Holder, Known, Life, Owed, Release};
+use crate::binding::{Binding, Common, Known, Life, Owed, Release};
 use crate::effect::{Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, RequestId};
 use crate::identity::{Attachment, ClientId, Identity, Lan};
 use crate::interface::At;
@@ -229,20 +229,15 @@ impl Registry {
         let given_back = given_back.filter_map(|old| old.lease(now.boot));
         let given_back = given_back.map(Lease::ip).next_back();
         let last = self.past.of(&identity.key());
-        let holder = Holder {
-            attachment: self.slots.shared(attachment),
-            identity,
-            profile: self.tables.profiles.share(profile),
-            link,
-            told: None,
-        };
         replaces.iter().for_each(|id| self.tables.departs(now, *id));
-        let patience = holder.profile.wants.patience.filter(|_| !is_doubtful);
+        let patience = profile.wants.patience.filter(|_| !is_doubtful);
         let last_record = last.map(|last| last.record);
         let last = given_back.or(last.map(|last| last.address));
         let id = self.tables.bindings.mint();
         self.tables.timers.set(Key::Call(request), None);
-        let lan = holder.identity.lan.clone();
+        let lan = identity.lan.clone();
+        let profile = self.tables.profiles.share(profile);
+        let common = Common::new(id, self.slots.shared(attachment), identity, profile, link);
         let acquiring = Operation::Acquiring(request, id);
         let slot = self.slots.make(attachment);
         let Some(Operation::Adding(admission)) = slot.operation.replace(acquiring) else {
@@ -259,9 +254,9 @@ impl Registry {
             replaces: replaces.iter().copied().chain(last_record).collect(),
             view,
         };
-        self.tables.interfaces.enter(&holder.link, id);
+        self.tables.interfaces.enter(&common.link, id);
         self.tables.interfaces.is_on(view.at(), view.lower);
-        let binding = Binding::acquiring(id, holder, known, now.boot, self.tables.rng.fork());
+        let binding = Binding::acquiring(common, known, now.boot, self.tables.rng.fork());
         self.tables.insert(now, binding);
         replaces.into_iter().for_each(|old| {
             self.tables.with(now, old, |binding, cx| {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::Registry;
 use super::clocks::is_off;
 use super::past::LastAddress;
-use crate::binding::{Binding, Common, Cx, Hold, Holder, Release};
+use crate::binding::{Binding, Common, Cx, Hold, Release};
 use crate::interface::Presence;
 use crate::record::{BindingId, Record, RecordState};
 use crate::rules::{Rule, cut};
@@ -88,34 +88,24 @@ fn resume(core: &mut Registry, now: Now, id: BindingId, mut record: Record) {
     if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
         core.tables.bindings.hold(attachment.clone(), id);
     }
-    let holder = Holder {
-        attachment,
-        identity,
-        profile: core.tables.profiles.share(profile),
-        link,
-        told,
-    };
-    let out = &mut core.tables.out;
-    let rng = &mut core.tables.rng;
-    let holders = core.tables.bindings.holders();
-    let interfaces = &mut core.tables.interfaces;
-    let conflicts = &mut core.tables.conflicts;
-    interfaces.enter(&holder.link, id);
-    let seat = interfaces.seat_mut(&holder.link, id).into_iter();
-    seat.for_each(|seat| seat.was(presence));
-    let departed = &core.tables.departed;
+    let tables = &mut core.tables;
+    let profile = tables.profiles.share(profile);
+    let mut common = Common::new(id, attachment, identity, profile, link);
+    common.told = told;
+    tables.interfaces.enter(&common.link, id);
+    let seat = tables.interfaces.seat_mut(&common.link, id);
+    seat.into_iter().for_each(|seat| seat.was(presence));
     let mut cx = Cx {
         now,
-        boot: &core.tables.boot,
-        out,
-        rng,
-        holders,
-        interfaces,
-        conflicts,
-        lans: &core.tables.lans,
-        departed,
+        boot: &tables.boot,
+        out: &mut tables.out,
+        rng: &mut tables.rng,
+        holders: tables.bindings.holders(),
+        interfaces: &mut tables.interfaces,
+        conflicts: &mut tables.conflicts,
+        lans: &tables.lans,
+        departed: &tables.departed,
     };
-    let mut common = Common::new(id, holder);
     let life = match (state, same_boot) {
         (RecordState::Bound, true) if !taken => {
             Hold::resumed(&mut common, lease, unconfirmed, former, &mut cx)
