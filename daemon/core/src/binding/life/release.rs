@@ -95,8 +95,8 @@ enum ReleaseStage {
     Marking,
     /// Another binding holds the identity. `marked`: the store has recorded it.
     Paused { marked: bool },
-    /// The next try is at this instant; `None`: there is no way, and the lease will end by itself.
-    Waiting(Option<Instant>),
+    /// The next try is at this instant.
+    Waiting(Instant),
     /// Its turn comes at this instant: other RELEASEs on the LAN go first, or the container's link is still there; `None`:
     /// the instant is about to be known.
     Queued(Option<Instant>),
@@ -151,7 +151,7 @@ impl Release {
     /// Returns until when the lease waits for its identity to return, if it does.
     pub(in crate::binding) fn waits_until(&self) -> Option<Instant> {
         self.kept
-            .filter(|kept| matches!(self.stage, ReleaseStage::Waiting(Some(at)) if at == *kept))
+            .filter(|kept| matches!(self.stage, ReleaseStage::Waiting(at) if at == *kept))
     }
 
     /// Returns what keeps it from leaving from the host, and for how long.
@@ -198,7 +198,7 @@ impl Release {
         } else {
             Leave::Resumed
         };
-        let stage = ReleaseStage::Waiting(Some(kept.unwrap_or(now)));
+        let stage = ReleaseStage::Waiting(kept.unwrap_or(now));
         let tried = kept.is_none_or(|kept| kept <= now);
         Life::Releasing(Box::new(Self {
             stage,
@@ -229,13 +229,12 @@ impl Release {
         let kept = common.grace_from(cx.now.boot);
         let del_answered = std::mem::replace(&mut self.del_answered, false);
         match self.stage {
-            ReleaseStage::Waiting(Some(_)) => {
+            ReleaseStage::Waiting(_) => {
                 self.stage = ReleaseStage::Marking;
                 self.kept = kept.filter(|_| self.owed == Owed::Leased);
                 self.persist(common, Want::Releasing, cx);
             }
             _ if del_answered => self.answer_del(common, cx),
-            ReleaseStage::Waiting(None) => self.answer_del(common, cx),
             // The store may take it by now.
             ReleaseStage::Marking | ReleaseStage::Forgetting => self.write(common, cx),
             ReleaseStage::Paused { .. }
@@ -260,7 +259,7 @@ impl Release {
         let waits = self.waits_until().is_some();
         self.kept = None;
         if waits {
-            self.stage = ReleaseStage::Waiting(Some(cx.now.boot));
+            self.stage = ReleaseStage::Waiting(cx.now.boot);
             self.go_on(common, cx);
         }
     }
@@ -311,7 +310,7 @@ impl Release {
                 }
                 self.forget(common, cx);
             }
-            ReleaseStage::Waiting(Some(at)) if cx.now.boot >= *at => self.try_release(common, cx),
+            ReleaseStage::Waiting(at) if cx.now.boot >= *at => self.try_release(common, cx),
             ReleaseStage::Queued(Some(at)) if cx.now.boot >= *at => self.go(common, cx),
             ReleaseStage::Asking(question) => {
                 let action = question.on_clock(cx.now.boot, true);
@@ -335,7 +334,7 @@ impl Release {
         match self.stage {
             ReleaseStage::Marking => {
                 self.answer_by = Some(cx.now.boot + PATIENCE);
-                self.stage = ReleaseStage::Waiting(Some(self.kept.unwrap_or(cx.now.boot)));
+                self.stage = ReleaseStage::Waiting(self.kept.unwrap_or(cx.now.boot));
                 // Docker waits for no more than that.
                 if self.kept.is_some() || self.why == Leave::Released {
                     self.answer_del(common, cx);
@@ -451,7 +450,8 @@ impl Living for Release {
             | ReleaseStage::Finding(_)
             | ReleaseStage::Opening
             | ReleaseStage::Leaving(_) => None,
-            ReleaseStage::Waiting(at) | ReleaseStage::Queued(at) => at.map(|at| (at, Why::Release)),
+            ReleaseStage::Waiting(at) => Some((*at, Why::Release)),
+            ReleaseStage::Queued(at) => at.map(|at| (at, Why::Release)),
             ReleaseStage::Asking(question) => Some((question.deadline(true), Why::Release)),
             ReleaseStage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
         };

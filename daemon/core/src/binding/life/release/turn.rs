@@ -111,7 +111,7 @@ impl Release {
         match self.stage {
             ReleaseStage::Paused { .. } if self.owed.is_nothing() => self.forget(common, cx),
             ReleaseStage::Paused { marked: true } => {
-                self.stage = ReleaseStage::Waiting(Some(self.kept.unwrap_or(cx.now.boot)));
+                self.stage = ReleaseStage::Waiting(self.kept.unwrap_or(cx.now.boot));
                 self.go_on(common, cx);
             }
             ReleaseStage::Paused { marked: false } => {

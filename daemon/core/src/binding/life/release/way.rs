@@ -97,12 +97,9 @@ impl Release {
             }
             None if !self.link_gone => self.later(cx),
             None if self.lease.times.is_some() => {
-                self.stage = ReleaseStage::Waiting(None);
-                self.held_up_by(
-                    common,
-                    "its network names no host link that could be its LAN".to_owned(),
-                    cx,
-                );
+                let what = "its network names no host link that could be its LAN";
+                self.held_up_by(common, what.to_owned(), cx);
+                self.later(cx);
             }
             None => {
                 tracing::warn!(attachment = %common.attachment, address = %self.lease.address, "no way to release an endless lease");
@@ -413,7 +410,7 @@ impl Release {
     fn later(&mut self, cx: &mut Cx<'_>) {
         self.backoff.fail();
         let pause = self.backoff.pause(LONGEST_PAUSE, cx.rng);
-        self.stage = ReleaseStage::Waiting(Some(cx.now.boot + pause));
+        self.stage = ReleaseStage::Waiting(cx.now.boot + pause);
     }
 }
 
