@@ -53,8 +53,6 @@ pub(crate) struct Release {
     tried: bool,
     /// Where on the host it leaves; `None`: over the container's own link.
     line: Option<Line>,
-    /// Why it leaves without its own port, if it should have one.
-    no_port: Option<LinkCause>,
     /// Since when it has waited for the container's link, which is gone, to disappear.
     going: Option<Instant>,
     /// Whether the server, or the router to it, answered ARP.
@@ -133,7 +131,6 @@ impl Release {
             seen: false,
             tried: false,
             line: None,
-            no_port: None,
             going: None,
             answered: false,
             held_up: None,

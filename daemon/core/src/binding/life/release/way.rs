@@ -32,7 +32,7 @@ impl Release {
     /// Finds a way to the server and takes it. If another host may have the address by now, the RELEASE leaves from inside only
     /// if the address is seen there.
     pub(super) fn go(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        (self.line, self.no_port, self.seen) = (None, None, false);
+        (self.line, self.seen) = (None, false);
         if self.link_gone || common.link.in_netns().is_none() {
             return self.find_parent(common, cx);
         }
@@ -87,7 +87,6 @@ impl Release {
     fn find_parent(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         // No caller waits for this: its link is gone already, or no longer has the address.
         self.answer_del(common, cx);
-        self.no_port = None;
         match common.identity.lan.parent() {
             Some(ifname) => {
                 self.stage = ReleaseStage::Opening;
@@ -336,27 +335,17 @@ impl Release {
                 self.link_gone |= cause.is_gone();
                 self.find_parent(common, cx);
             }
-            Some(line) if line.is_beside() && matches!(self.stage, ReleaseStage::Opening) => {
-                self.without_macvlan(common, line, cause, cx)
+            Some(mut line) if line.is_beside() && matches!(self.stage, ReleaseStage::Opening) => {
+                // Its Ethernet address may be about to be free.
+                let waits =
+                    matches!(cause, LinkCause::MacTaken(_)) && self.waits_for_link_to_go(cx);
+                if !waits {
+                    line.come_back();
+                    self.open_on_host(common, line, cx);
+                }
             }
             Some(_) => self.no_way_by_host(common, format_args!("cannot be used: {cause}"), cx),
         }
-    }
-
-    /// Uses the parent itself, unless the macvlan's Ethernet address is about to be free.
-    fn without_macvlan(
-        &mut self,
-        common: &mut Common,
-        mut line: Line,
-        cause: LinkCause,
-        cx: &mut Cx<'_>,
-    ) {
-        if matches!(cause, LinkCause::MacTaken(_)) && self.waits_for_link_to_go(cx) {
-            return;
-        }
-        self.no_port = Some(cause);
-        line.come_back();
-        self.open_on_host(common, line, cx);
     }
 
     pub(super) fn lose_link(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
@@ -433,17 +422,11 @@ impl Release {
     /// Returns why the lease was given back, for a person, and what may have kept the RELEASE from arriving.
     fn cause(&self) -> String {
         let why = self.why.cause();
-        match (self.answered, &self.no_port) {
-            (true, _) => why.to_owned(),
-            (false, Some(cause)) => format!(
-                "{why}; neither its server nor the router to it answered ARP, so the RELEASE may not have arrived: it left from \
-                 the host's link itself, where a server in a macvlan on that link does not hear it ({cause})"
+        match self.answered {
+            true => why.to_owned(),
+            false => format!(
+                "{why}; neither its server nor the router to it answered ARP, so the RELEASE may not have arrived"
             ),
-            (false, None) => {
-                format!(
-                    "{why}; neither its server nor the router to it answered ARP, so the RELEASE may not have arrived"
-                )
-            }
         }
     }
 }
