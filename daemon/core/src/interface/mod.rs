@@ -37,8 +37,6 @@ pub(crate) struct Interfaces {
     all: BTreeMap<At, Interface>,
     /// Where the changes under way are. They go on even if nobody waits for their outcome any more.
     changes: BTreeMap<OpId, At>,
-    /// The ADDs that wait for a change to end.
-    adds: BTreeSet<(At, Attachment)>,
     /// The CHECKs that wait for what a binding does at its interface.
     checks: BTreeSet<Attachment>,
 }
@@ -228,15 +226,6 @@ impl Interfaces {
         }
         self.forget_idle(at);
         Some(at)
-    }
-
-    pub(crate) fn await_change(&mut self, at: At, attachment: &Attachment) {
-        self.adds.insert((at, attachment.clone()));
-    }
-
-    pub(crate) fn take_adds(&mut self, at: At) -> Vec<Attachment> {
-        let adds = self.adds.extract_if(.., |(waits_at, _)| *waits_at == at);
-        adds.map(|(_, attachment)| attachment).collect()
     }
 
     /// Has a CHECK wait until its binding has finished at its interface.

@@ -429,10 +429,8 @@ impl Registry {
     /// Has those who waited for a change of an interface by the daemon look at the result.
     pub(super) fn link_changed(&mut self, now: Now, at: At) {
         self.tables.tell_all(now, at, News::Free);
-        for attachment in self.tables.interfaces.take_adds(at) {
-            if let Some(admission) = self.slots.admission(&attachment) {
-                admission.change_ended(&mut self.tables, at);
-            }
+        for admission in self.slots.admissions() {
+            admission.change_ended(&mut self.tables, at);
         }
     }
 

@@ -71,7 +71,8 @@ pub(super) fn settle(
         }
         if same_place {
             if tables.interfaces.is_changing(view.at()) {
-                return await_change(admission, tables, view);
+                admission.ready = Ready::AwaitingChange(view);
+                return Admitted::Waits;
             }
             let bare = admission.cleared || binding.is_on_host();
             let steps = match bare {
@@ -108,20 +109,13 @@ pub(super) fn settle(
         return Admitted::Waits;
     }
     if tables.interfaces.is_changing(view.at()) {
-        return await_change(admission, tables, view);
+        admission.ready = Ready::AwaitingChange(view);
+        return Admitted::Waits;
     }
     match admission.leavings(&view) {
         steps if steps.is_empty() => Admitted::Claims(view, link, identity),
         steps => clear(admission, tables, &link, steps),
     }
-}
-
-/// Has an ADD wait for the end of a change of its interface that was begun for an earlier binding.
-fn await_change(admission: &mut Admission, tables: &mut Tables, view: LinkView) -> Admitted {
-    let attachment = admission.attachment();
-    tables.interfaces.await_change(view.at(), attachment);
-    admission.ready = Ready::AwaitingChange(view);
-    Admitted::Waits
 }
 
 /// Goes on after a look at the interface of an ADD's rival.
