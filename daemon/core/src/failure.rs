@@ -228,6 +228,9 @@ pub enum Failure {
     /// CHECK of an attachment that has no lease.
     #[error("{0} holds no lease: run ADD again")]
     Unknown(Attachment),
+    /// CHECK of an attachment whose lease has just changed, while its interface follows.
+    #[error("the daemon is changing the interface of {0}: try again")]
+    Changing(Attachment),
     /// CHECK of an attachment that holds an address other than the caller expects.
     #[error("{attachment} holds {held}, not {expected}")]
     Differs {
@@ -289,6 +292,7 @@ impl Failure {
             | Self::Attached { .. }
             | Self::Pool(_)
             | Self::Unknown(_)
+            | Self::Changing(_)
             | Self::Differs { .. }
             | Self::NotOnLink { .. }
             | Self::NoRoute { .. } => false,

@@ -125,6 +125,7 @@ pub(super) fn code(failure: &Failure) -> Code {
         | Failure::Pool(_)
         | Failure::Network(_)
         | Failure::NotCollected(_)
+        | Failure::Changing(_)
         | Failure::Attached { .. } => Code::TryAgainLater,
         Failure::NotReady(_) => Code::NotAvailable,
         Failure::Unknown(_) => Code::UnknownContainer,

@@ -14,7 +14,7 @@ mod seat;
 mod tests;
 mod work;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -24,7 +24,6 @@ pub(crate) use self::presence::Presence;
 pub(crate) use self::seat::{Seat, without};
 pub(crate) use self::work::{Act, Around, Done, Lack, Work, Worked};
 use crate::effect::OpId;
-use crate::identity::Attachment;
 pub(crate) use crate::link::At;
 use crate::link::{Cookie, Link};
 use crate::record::BindingId;
@@ -37,8 +36,6 @@ pub(crate) struct Interfaces {
     all: BTreeMap<At, Interface>,
     /// Where the changes under way are. They go on even if nobody waits for their outcome any more.
     changes: BTreeMap<OpId, At>,
-    /// The CHECKs that wait for what a binding does at its interface.
-    checks: BTreeSet<Attachment>,
 }
 
 /// One interface.
@@ -226,20 +223,6 @@ impl Interfaces {
         }
         self.forget_idle(at);
         Some(at)
-    }
-
-    /// Has a CHECK wait until its binding has finished at its interface.
-    pub(crate) fn await_work(&mut self, attachment: &Attachment) {
-        self.checks.insert(attachment.clone());
-    }
-
-    pub(crate) fn take_checks(&mut self) -> BTreeSet<Attachment> {
-        std::mem::take(&mut self.checks)
-    }
-
-    /// Returns how many CHECKs wait.
-    pub(crate) fn checks(&self) -> usize {
-        self.checks.len()
     }
 
     /// Returns the interface of a link, if bindings live there or it is being changed.

@@ -19,8 +19,7 @@ use super::timers::Key;
 use crate::binding::{Abort, Leave, Release};
 use crate::effect::{Add, Answer, Call, Failure, Outcome, RequestId, StoreCause, Why};
 use crate::identity::Attachment;
-use crate::job::{self, LIMIT};
-use crate::link::{LinkCause, LinkView};
+use crate::job::LIMIT;
 use crate::profile::Profile;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
@@ -199,10 +198,10 @@ impl Registry {
             Asked::Add(add, ran_with) => self.begin_add(id, add, since, ran_with),
             Asked::Del => self.begin_delete(now, attachment, id),
             Asked::Check(expected) => {
-                let is_last = slot.waiting.is_empty();
-                let tables = &mut self.tables;
-                let next = Check::begin(tables, now, attachment, id, expected, is_last);
-                self.check_goes_on(now, attachment, id, next);
+                match Check::begin(&mut self.tables, now, attachment, id, expected) {
+                    Ok(check) => self.begin(attachment, Operation::Checking(check)),
+                    Err(answer) => self.reply(now, id, *answer),
+                }
             }
         }
         true
@@ -246,7 +245,11 @@ impl Registry {
             | Outcome::OwnLinks(_) => return,
         };
         match self.slots.operation(&attachment) {
-            Some(Operation::Checking(_)) => self.checked(now, &attachment, view),
+            Some(&Operation::Checking(check)) => {
+                let answer = check.seen(&self.tables, now, &attachment, view);
+                self.reply(now, check.request, answer);
+                self.end(now, &attachment);
+            }
             _ => self.prepared(now, &attachment, view),
         }
     }
@@ -379,50 +382,5 @@ impl Registry {
             self.tables.bindings.hold(attachment.clone(), id);
             self.end(now, &attachment);
         }
-    }
-
-    /// Has a CHECK wait, or answers it.
-    fn check_goes_on(
-        &mut self,
-        now: Now,
-        attachment: &Attachment,
-        id: RequestId,
-        next: job::Next<Check>,
-    ) {
-        match next {
-            job::Next::Waits(check) => self.begin(attachment, Operation::Checking(Box::new(check))),
-            job::Next::Answers(answer) => {
-                self.reply(now, id, answer);
-                self.end(now, attachment);
-            }
-            job::Next::Nothing => {}
-        }
-    }
-
-    fn checked(&mut self, now: Now, attachment: &Attachment, view: Result<LinkView, LinkCause>) {
-        let is_last = self.slots.is_last(attachment);
-        let Some(Operation::Checking(check)) = self.slots.operation_mut(attachment) else {
-            return;
-        };
-        let id = check.request;
-        let next = check.seen(&mut self.tables, now, attachment, view, is_last);
-        self.check_goes_on(now, attachment, id, next);
-    }
-
-    /// Resumes the CHECKs whose interface is no longer being changed. Returns whether there were any.
-    pub(super) fn resume_checks(&mut self, now: Now) -> bool {
-        let waiting = self.tables.interfaces.take_checks();
-        let before = waiting.len();
-        for attachment in waiting {
-            let is_last = self.slots.is_last(&attachment);
-            if let Some(Operation::Checking(check)) = self.slots.operation_mut(&attachment)
-                && check.waits()
-            {
-                let id = check.request;
-                let next = check.again(&mut self.tables, now, &attachment, is_last);
-                self.check_goes_on(now, &attachment, id, next);
-            }
-        }
-        self.tables.interfaces.checks() < before
     }
 }

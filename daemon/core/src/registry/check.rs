@@ -1,8 +1,7 @@
 //! A CHECK asks whether the attachment still holds what its ADD was given, and whether that is on its interface.
 //!
-//! It looks when the daemon itself changes nothing there: between an extended lease and the interface that follows it, a look
-//! shows neither state. It does not wait for what failed, for room in the store, or while another call waits behind it. On a
-//! host link there is nothing to look for.
+//! While the daemon itself changes the interface, a look shows neither the earlier lease nor the extended one: the caller is asked to
+//! try again. What failed, or waits for room in the store, is no such change. On a host link there is nothing to look for.
 //!
 //! Only routes that the daemon has put on count: the main plugin's own CHECK knows the others. An address that never appeared
 //! on the interface is not a fault: its caller only asked for an address, and has it elsewhere.
@@ -14,109 +13,87 @@ use crate::binding::Binding;
 use crate::effect::{Answer, Failure, OpId, RequestId};
 use crate::identity::Attachment;
 use crate::interface::Seat;
-use crate::job::{LIMIT, Next};
 use crate::link::{LinkCause, LinkView, Target};
 use crate::outbox::Waiter;
 use crate::time::Now;
 
 /// A CHECK under way.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Check {
     pub(super) request: RequestId,
-    /// The addresses that the caller expects; empty: it did not say.
-    expected: Vec<IpNet>,
-    /// The look at the interface, and the address to look for; `None`: it waits for the daemon to finish there.
-    look: Option<(OpId, Ipv4Net)>,
+    /// The look at the interface.
+    pub(super) look: OpId,
+    /// The address to look for.
+    address: Ipv4Net,
 }
 
 impl Check {
-    /// Begins a CHECK, or answers it. If it is the last call of its attachment that waits, it waits for the daemon to finish.
+    /// Begins a CHECK.
+    ///
+    /// # Errors
+    /// It is answered at once.
     pub(super) fn begin(
         tables: &mut Tables,
         now: Now,
         attachment: &Attachment,
         request: RequestId,
         mut expected: Vec<IpNet>,
-        is_last: bool,
-    ) -> Next<Self> {
+    ) -> Result<Self, Box<Answer>> {
+        let fails = |failure| Err(Box::new(Answer::Failed(failure)));
         let binding = tables.bindings.held_by(attachment);
         let binding = binding.filter(|binding| binding.is_live());
-        if binding.is_some_and(|it| is_last && it.is_changing(&tables.interfaces, now.boot)) {
-            tables.interfaces.await_work(attachment);
-            return Next::Waits(Self {
-                request,
-                expected,
-                look: None,
-            });
+        if binding.is_some_and(|it| it.is_changing(&tables.interfaces, now.boot)) {
+            return fails(Failure::Changing(attachment.clone()));
         }
         let lease = binding.and_then(|binding| binding.lease(now.boot));
         let (Some(binding), Some(lease)) = (binding, lease) else {
-            return Next::Answers(Answer::Failed(Failure::Unknown(attachment.clone())));
+            return fails(Failure::Unknown(attachment.clone()));
         };
         let address = lease.address;
         // Nothing is known about the other family.
         expected.retain(|expected| matches!(expected, IpNet::V4(_)));
         if !expected.is_empty() && !expected.contains(&address.into()) {
             let expected: Vec<_> = expected.iter().map(ToString::to_string).collect();
-            return Next::Answers(Answer::Failed(Failure::Differs {
+            return fails(Failure::Differs {
                 attachment: attachment.clone(),
                 held: address,
                 expected: expected.join(", "),
-            }));
+            });
         }
         if binding.is_on_host() {
-            return Next::Answers(Answer::Checked);
+            return Err(Box::new(Answer::Checked));
         }
         let target = Target::Known(binding.link.clone());
         let waiter = Waiter::Operation(attachment.clone());
-        let op = tables.out.inspect_with(waiter, target, true);
-        Next::Waits(Self {
+        let look = tables.out.inspect_with(waiter, target, true);
+        Ok(Self {
             request,
-            expected,
-            look: Some((op, address)),
+            look,
+            address,
         })
     }
 
-    /// Begins anew.
-    pub(super) fn again(
-        &mut self,
-        tables: &mut Tables,
-        now: Now,
-        attachment: &Attachment,
-        is_last: bool,
-    ) -> Next<Self> {
-        let expected = std::mem::take(&mut self.expected);
-        Self::begin(tables, now, attachment, self.request, expected, is_last)
-    }
-
-    /// Returns whether it waits for the daemon to finish at the interface.
-    pub(super) fn waits(&self) -> bool {
-        self.look.is_none()
-    }
-
-    /// Answers it by what is seen at the interface, or looks again.
+    /// Returns the answer, by what is seen at the interface.
     pub(super) fn seen(
-        &mut self,
-        tables: &mut Tables,
+        self,
+        tables: &Tables,
         now: Now,
         attachment: &Attachment,
         view: Result<LinkView, LinkCause>,
-        is_last: bool,
-    ) -> Next<Self> {
-        let sought = self.look.map(|(_, address)| address);
+    ) -> Answer {
         let binding = tables.bindings.held_by(attachment);
         let lease = binding.and_then(|binding| binding.lease(now.boot));
         let never_came = |binding: &Binding| {
             let seat = tables.interfaces.seat(&binding.link, binding.id);
             seat.is_some_and(Seat::never_came)
         };
-        Next::Answers(match (binding, lease, view) {
+        match (binding, lease, view) {
             // It changed since the look was asked for, or is changing.
             (Some(binding), lease, Ok(_))
-                if is_last && binding.is_changing(&tables.interfaces, now.boot)
-                    || lease.is_some_and(|lease| Some(lease.address) != sought) =>
+                if binding.is_changing(&tables.interfaces, now.boot)
+                    || lease.is_some_and(|lease| lease.address != self.address) =>
             {
-                return self.again(tables, now, attachment, is_last);
+                Answer::Failed(Failure::Changing(attachment.clone()))
             }
             (Some(binding), Some(lease), Ok(view))
                 if view.addresses.contains(&lease.address.into()) =>
@@ -143,19 +120,6 @@ impl Check {
             (Some(_), None, Ok(_)) | (None, ..) => {
                 Answer::Failed(Failure::Unknown(attachment.clone()))
             }
-        })
-    }
-
-    pub(super) fn op(&self) -> Option<OpId> {
-        self.look.map(|(op, _)| op)
-    }
-
-    /// Returns why there is no answer when time is up.
-    pub(super) fn timed_out(&self) -> Failure {
-        let waiting_for = match self.look {
-            Some(_) => "a look at the interface",
-            None => "a change of the interface to end",
-        };
-        Failure::TimedOut(waiting_for, LIMIT)
+        }
     }
 }

@@ -441,7 +441,7 @@ impl Registry {
                 self.reported(now, id, report);
                 true
             }
-            None => self.settle_holders(now) || self.resume_checks(now),
+            None => self.settle_holders(now),
         }
     }
 

@@ -17,7 +17,7 @@ pub(super) enum Operation {
     /// A binding gives back what it has, after a DEL or an abandoned ADD.
     Leaving(BindingId),
     /// A CHECK that looks at the link.
-    Checking(Box<Check>),
+    Checking(Check),
 }
 
 impl Operation {
@@ -25,7 +25,7 @@ impl Operation {
     pub(super) fn op(&self) -> Option<OpId> {
         match self {
             Self::Adding(admission) => admission.op(),
-            Self::Checking(check) => check.op(),
+            Self::Checking(check) => Some(check.look),
             Self::Acquiring(..) | Self::Leaving(_) => None,
         }
     }

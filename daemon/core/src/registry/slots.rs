@@ -102,12 +102,6 @@ impl Slots {
             })
     }
 
-    /// Returns whether no call of an attachment waits behind the one under way.
-    pub(super) fn is_last(&self, attachment: &Attachment) -> bool {
-        self.get(attachment)
-            .is_none_or(|slot| slot.waiting.is_empty())
-    }
-
     /// Returns whether an attachment's interface is being cleared for an ADD that replaces its binding.
     pub(super) fn is_being_cleared(&self, attachment: &Attachment) -> bool {
         let operation = self.operation(attachment);

@@ -363,6 +363,9 @@ impl World {
             Answer::Failed(Failure::NotOnLink { .. }) if self.actors[index].meddled => {
                 self.stats.count("CHECK missed the address");
             }
+            Answer::Failed(Failure::Changing(_)) => {
+                self.stats.count("CHECK found the interface changing");
+            }
             Answer::Failed(failure) => {
                 self.stats.count("CHECK failed");
                 if self.calm && !self.actors[index].excused {

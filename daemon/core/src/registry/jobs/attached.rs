@@ -69,7 +69,7 @@ impl Attached {
                 self.fail_looking(core, now, id, failure);
             }
             Some(Operation::Checking(check)) if check.request == id => {
-                let failure = check.timed_out();
+                let failure = Failure::TimedOut("a look at the interface", LIMIT);
                 self.fail_looking(core, now, id, failure);
             }
             _ => return Next::Waits(Job::Attached(self)),
