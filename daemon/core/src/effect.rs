@@ -23,7 +23,7 @@ pub use self::docker::{
     EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall, PoolCall, PoolRequest,
 };
 pub use self::order::{Obeyed, Order, Upshot, Verb, Which};
-pub use self::ranges::{RangeRow, TakenRow};
+pub use self::ranges::RangeRow;
 pub use self::row::{BindingState, Row};
 pub use self::show::Shown;
 pub use crate::failure::{Failure, StoreCause};

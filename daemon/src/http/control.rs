@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_api::control;
-use leasehold_core::effect::{RangeRow, Row, TakenRow};
+use leasehold_core::effect::{RangeRow, Row};
 use leasehold_core::identity::{Attachment, Identity, Lan};
 use leasehold_core::link::Link;
 use leasehold_core::pool::PoolRecord;
+use leasehold_core::range::Usage;
 use leasehold_core::tenure::{Grantor, Tenure};
 
 /// Writes all bindings, the containers that could not be adopted, and counts of refusals.
@@ -39,22 +40,23 @@ pub(crate) fn ranges(rows: &[RangeRow]) -> control::Ranges {
 }
 
 fn range(row: &RangeRow) -> control::Range {
-    let taken = |taken: &TakenRow| control::Taken {
-        address: taken.address,
-        attachment: attachment(&taken.by),
-        since: Some(taken.since.since_epoch().as_secs()),
+    let Usage { range, size, taken } = &row.usage;
+    let taken = taken.iter().map(|(address, holding)| control::Taken {
+        address: *address,
+        attachment: attachment(&holding.by),
+        since: Some(holding.since.since_epoch().as_secs()),
         gone: false,
-    };
+    });
     control::Range {
         network: row.network.clone(),
         lan: lan(&row.lan),
         set: 0,
-        subnet: row.range.subnet,
-        first: row.range.first,
-        last: row.range.last,
-        size: u64::try_from(row.size).unwrap_or(u64::MAX),
+        subnet: range.subnet,
+        first: range.first,
+        last: range.last,
+        size: u64::try_from(*size).unwrap_or(u64::MAX),
         fallback: true,
-        taken: row.taken.iter().map(taken).collect(),
+        taken: taken.collect(),
     }
 }
 

@@ -48,34 +48,21 @@ pub struct RangeHolding {
 
 /// One range, and its taken addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Usage<'a> {
+pub struct Usage {
     /// The range.
-    pub range: &'a Range,
+    pub range: Range,
     /// How many addresses it has for containers.
     pub size: u128,
-    /// Those that are taken, in order, and who has each.
-    pub taken: Vec<(IpAddr, &'a RangeHolding)>,
+    /// Those that are taken, in order, and who has each; its attachment may belong to another network on the same LAN.
+    pub taken: Vec<(IpAddr, RangeHolding)>,
 }
 
-/// That all addresses of a fallback are taken.
+/// That all addresses of a fallback are taken: so many.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{taken} of {size} addresses of the network's fallback are taken{}", longest(.oldest))]
-pub struct NoAddress {
-    /// How many addresses it has for containers.
-    pub size: u128,
-    /// How many are taken.
-    pub taken: usize,
-    /// The one that was taken first, and who has it. `None`: nobody here has any.
-    pub oldest: Option<Box<(IpAddr, RangeHolding)>>,
-}
-
-fn longest(oldest: &Option<Box<(IpAddr, RangeHolding)>>) -> String {
-    oldest
-        .as_deref()
-        .map_or_else(String::new, |(address, holding)| {
-            format!(", {address} the longest, by {}", holding.by)
-        })
-}
+#[error(
+    "all {0} addresses of the network's fallback are taken: `leasehold list --ranges` says by whom"
+)]
+pub struct NoAddress(pub u128);
 
 impl Fallback {
     /// Returns a fallback to ranges of IPv4; `None` if there are others, or a second set: each container gets one address.
@@ -139,31 +126,20 @@ impl FallbackAllocator {
     /// # Errors
     /// All are taken.
     pub fn peek(&self) -> Result<RangeAddress, NoAddress> {
-        self.range.peek().map_err(|_| self.full())
-    }
-
-    /// Returns that all are taken, here or without a daemon.
-    fn full(&self) -> NoAddress {
-        let size = self.usage().map(|usage| usage.size).sum();
-        let oldest = self.usage().flat_map(|usage| usage.taken);
-        let oldest = oldest.min_by_key(|(_, holding)| holding.since);
-        NoAddress {
-            size,
-            taken: usize::try_from(size).unwrap_or(usize::MAX),
-            oldest: oldest.map(|(address, holding)| Box::new((address, holding.clone()))),
-        }
+        let size = |_| NoAddress(self.usage().map(|usage| usage.size).sum());
+        self.range.peek().map_err(size)
     }
 
     /// Returns each range and its taken addresses, in the order of the configuration.
-    pub fn usage(&self) -> impl Iterator<Item = Usage<'_>> {
+    pub fn usage(&self) -> impl Iterator<Item = Usage> {
         let sets = self.range.sets();
         sets.ranges().map(move |(_, range)| Usage {
-            range,
+            range: *range,
             size: sets.size(range),
             taken: self
                 .taken
                 .range(range.first..=range.last)
-                .map(|(address, holding)| (*address, holding))
+                .map(|(address, holding)| (*address, holding.clone()))
                 .collect(),
         })
     }

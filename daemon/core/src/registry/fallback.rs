@@ -126,10 +126,12 @@ impl Fallbacks {
     pub(super) fn rows(&self, tables: &Tables, now: Now) -> Vec<RangeRow> {
         let of_fallback = |(network, (lan, fallback)): (&String, &(Lan, Fallback))| {
             let allocator = self.allocator_of(tables, now, lan, fallback, None);
-            let rows = allocator
-                .usage()
-                .map(|usage| RangeRow::of(network, lan, usage));
-            rows.collect::<Vec<_>>()
+            let row = |usage| RangeRow {
+                network: network.clone(),
+                lan: lan.clone(),
+                usage,
+            };
+            allocator.usage().map(row).collect::<Vec<_>>()
         };
         self.named.iter().flat_map(of_fallback).collect()
     }

@@ -174,7 +174,7 @@ fn fallback_addresses_differ_until_none_is_left() {
     let Answer::Failed(Failure::NoAddress(none)) = &rig.answers[&adds[4]] else {
         panic!("{:?}", rig.answers)
     };
-    assert!(none.to_string().starts_with("4 of 4 addresses"), "{none}");
+    assert!(none.to_string().starts_with("all 4 addresses"), "{none}");
 }
 
 #[test]
@@ -297,11 +297,12 @@ fn fallback_ranges_are_listed_with_their_taken_addresses() {
         .iter()
         .map(|row| {
             let taken: Vec<_> = row
+                .usage
                 .taken
                 .iter()
-                .map(|taken| format!("{} {}", taken.address, taken.by))
+                .map(|(address, taken)| format!("{address} {}", taken.by))
                 .collect();
-            (row.network.as_str(), row.size, taken)
+            (row.network.as_str(), row.usage.size, taken)
         })
         .collect();
     let a = "192.0.2.201 ".to_owned() + &attachment("a").to_string();

@@ -2,7 +2,7 @@
 
 use leasehold_core::effect::RangeRow;
 use leasehold_core::identity::Lan;
-use leasehold_core::range::Range;
+use leasehold_core::range::{Range, Usage};
 use leasehold_core::registry::{Holdings, Kind};
 
 use super::events::note;
@@ -114,9 +114,11 @@ async fn answer_at_length(server: &mut Server) {
             let row = RangeRow {
                 network: long,
                 lan: Lan::Network("lan".into()),
-                range,
-                size: 1,
-                taken: vec![],
+                usage: Usage {
+                    range,
+                    size: 1,
+                    taken: vec![],
+                },
             };
             reply.send(Answer::Ranges(vec![row]));
         }
