@@ -36,7 +36,7 @@ pub(crate) use self::holders::Holders;
 use self::holders::Standing;
 pub(crate) use self::life::Life;
 pub(crate) use self::life::acquire::{Abort, Acquire, Known};
-pub(crate) use self::life::hold::{Hold, Standstill};
+pub(crate) use self::life::hold::Hold;
 pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
 pub(crate) use self::quest::Quest;
@@ -384,13 +384,6 @@ impl Binding {
     /// Returns whether it is held by an interface inside its container.
     pub(crate) fn is_inside(&self) -> bool {
         self.is_held() && !self.is_on_host()
-    }
-
-    /// Returns how the extension of a lease that began at `start` stands.
-    pub(crate) fn stands_since(&self, start: Instant) -> Standstill {
-        self.held_now().map_or(Standstill::Lost, |hold| {
-            Standstill::since(start, &hold.client)
-        })
     }
 
     pub(crate) fn is_unwritten(&self) -> bool {

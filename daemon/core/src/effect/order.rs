@@ -75,8 +75,8 @@ pub enum Upshot {
     Unanswered(Option<String>),
     /// A server extended it, but the store has not recorded that. It is held as extended.
     Unrecorded,
-    /// It was lost, for this reason; the daemon looks for another.
-    Lost(String),
+    /// It was lost, as an event says; the daemon looks for another, unless it was given back.
+    Lost,
     /// There is nothing to extend or to give back in this state.
     Nothing(BindingState),
     /// It never ends, and no server gave it: it comes from a local range.

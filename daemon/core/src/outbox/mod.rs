@@ -123,8 +123,6 @@ pub(crate) enum Report {
     Heard(Said),
     /// This other binding must extend its lease now: its server has forgotten the lease.
     WantsRenewed(BindingId),
-    /// A lease could not be extended this time, or is lost, for this reason.
-    NotExtended(String),
     /// The lease is durable; that write deleted the records of these others.
     Replaced(Vec<BindingId>),
     /// The ADD may be answered with this lease. The binding is held.

@@ -543,7 +543,6 @@ impl Registry {
             Report::Orphaned(event) => self.link_went(now, id, event),
             Report::WantsLook => self.audit.look_for(&mut self.tables, id),
             Report::Vacated => _ = left_inside(self, now, id),
-            Report::NotExtended(cause) => Renewal::not_extended(self, id, &cause),
             Report::Over => self.over(now, id),
         }
     }

@@ -62,7 +62,7 @@ impl Errand for Operator {
                 (Verb::Renew, Upshot::Unrecorded) => {
                     "leases that were extended for an operator and not recorded"
                 }
-                (Verb::Renew, Upshot::Lost(_)) => "leases that an operator saw lost",
+                (Verb::Renew, Upshot::Lost) => "leases that an operator saw lost",
                 (Verb::Renew, Upshot::Local) => {
                     "leases of local ranges that an operator had nothing to extend of"
                 }

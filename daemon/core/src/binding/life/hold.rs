@@ -2,13 +2,11 @@
 
 mod inside;
 mod moves;
-mod standstill;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::standstill::Standstill;
 use crate::binding::common::guard::decline;
 use crate::binding::common::note::extension;
 use crate::binding::common::tenancy::claim_of;
@@ -321,8 +319,6 @@ impl Hold {
         let was_used =
             seat.is_some_and(|seat| seat.may_carry(lease.ip().into(), &common.grant(&self.last)));
         let taken = was_used && matches!(loss, Loss::Conflict { .. });
-        cx.out
-            .report(common.id, Report::NotExtended(loss.to_string()));
         common.let_guard_decline(cx);
         match loss {
             Loss::Expired { reason } => {
@@ -480,8 +476,6 @@ impl Living for Hold {
                 tracing::warn!(attachment = %common.attachment, %cause, "no sockets: trying again later")
             }
         }
-        cx.out
-            .report(common.id, Report::NotExtended(cause.to_string()));
         self.signal(common, Signal::Unopened, cx)
     }
 

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Job, Next, obeyed};
-use crate::binding::{Hold, Standstill};
+use crate::binding::Hold;
 use crate::effect::{Obeyed, RequestId, Row, Upshot};
 use crate::identity::Attachment;
 use crate::record::BindingId;
 use crate::registry::Registry;
 use crate::registry::fallback::is_of_range;
 use crate::registry::pacing::Extensions;
-use crate::source::RECENT;
+use crate::source::{Client, Lease, RECENT, StateName};
 use crate::time::{Instant, Now};
 
 /// How long the last lease has after its turn. Within 28 s a client has made its last try and listened for the answer.
@@ -30,8 +30,6 @@ struct AskedLease {
     attachment: Attachment,
     /// When its previous lease began.
     start: Instant,
-    /// Why it was not extended so far, if that is known.
-    cause: Option<String>,
 }
 
 impl Renewal {
@@ -69,7 +67,6 @@ impl Renewal {
                         AskedLease {
                             attachment: row.attachment,
                             start,
-                            cause: None,
                         },
                     );
                     continue;
@@ -86,18 +83,6 @@ impl Renewal {
                 .with(now, of, |binding, cx| binding.holds(cx, Hold::renew_early));
         }
         job.goes_on()
-    }
-
-    /// Records why a lease was not extended.
-    pub(in crate::registry) fn not_extended(core: &mut Registry, of: BindingId, cause: &str) {
-        if !core.jobs.may_renew {
-            return;
-        }
-        let asked = core
-            .jobs
-            .renewals()
-            .filter_map(|(_, job)| job.left.get_mut(&of));
-        asked.for_each(|asked| asked.cause = Some(cause.to_owned()));
     }
 
     /// Tells operators which leases have advanced during the current input.
@@ -123,16 +108,13 @@ impl Renewal {
         };
         let binding = core.tables.bindings.get(id);
         let lease = binding.and_then(|binding| binding.lease(now.boot));
-        let cause = || asked.cause.clone();
-        let upshot = match binding.map_or(Standstill::Lost, |binding| {
-            binding.stands_since(asked.start)
-        }) {
-            Standstill::Asks => return,
-            Standstill::InVain(reason) => Upshot::Unanswered(reason.or_else(cause)),
-            Standstill::Lost => {
-                Upshot::Lost(cause().unwrap_or_else(|| "it was given back meanwhile".to_owned()))
-            }
-            Standstill::Extended => match lease.filter(|lease| lease.start > asked.start) {
+        let upshot = match held(core, id) {
+            None => Upshot::Lost,
+            Some((client, held)) if held.start <= asked.start => match client.state() {
+                StateName::Bound => Upshot::Unanswered(client.tally().reason()),
+                _ => return,
+            },
+            Some(_) => match lease.filter(|lease| lease.start > asked.start) {
                 Some(lease) => {
                     let ends = lease.expires().map(|at| at.saturating_since(now.boot));
                     Upshot::Extended {
@@ -166,17 +148,24 @@ impl Renewal {
         for (id, asked) in std::mem::take(&mut self.left) {
             let binding = core.tables.bindings.get(id);
             let lease = binding.and_then(|binding| binding.lease(now.boot));
-            let stands = binding.map(|binding| binding.stands_since(asked.start));
             let address = lease.map(|lease| lease.address.into());
+            let upshot = match held(core, id) {
+                Some((_, held)) if held.start > asked.start => Upshot::Unrecorded,
+                held => Upshot::Unanswered(held.and_then(|(client, _)| client.tally().reason())),
+            };
             self.done.push(Obeyed {
                 attachment: asked.attachment,
                 address,
-                upshot: match stands {
-                    Some(Standstill::Extended) => Upshot::Unrecorded,
-                    _ => Upshot::Unanswered(asked.cause),
-                },
+                upshot,
             });
         }
         self.goes_on()
     }
+}
+
+/// Returns the client of a binding that is held, with its lease.
+fn held(core: &Registry, id: BindingId) -> Option<(&Client, &Lease)> {
+    let binding = core.tables.bindings.get(id)?;
+    let client = binding.client().filter(|_| binding.is_held())?;
+    Some((client, client.lease()?))
 }

@@ -120,16 +120,13 @@ fn a_renewal_on_a_link_without_carrier_says_so_at_once() {
 }
 
 #[test]
-fn a_renewal_tells_why_a_lease_was_lost() {
+fn a_renewal_tells_that_a_lease_was_lost() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.run_for(20.0);
     rig.server = Server::Naks;
     let order = rig.renew(Which::default());
-    let Upshot::Lost(why) = rig.upshot(order) else {
-        panic!("{:?}", rig.upshot(order))
-    };
-    assert!(why.starts_with("server 192.0.2.1 sent NAK"), "{why}");
+    assert_eq!(rig.upshot(order), Upshot::Lost);
 }
 
 #[test]
