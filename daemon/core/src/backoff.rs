@@ -7,7 +7,8 @@ use fastrand::Rng;
 /// The longest pause between two tries of most things: a minute later whatever stood in the way may be gone.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The longest pause between two tries that cost much: a search of all namespaces, or half a minute of messages.
+/// The longest pause between two tries that cost much, such as a search of all namespaces, or that matter little: an MTU that cannot be
+/// set.
 pub(crate) const RARELY: Duration = Duration::from_secs(300);
 
 /// How often something failed in a row. Each pause is twice as long as the last, from one second on.

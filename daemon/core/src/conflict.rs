@@ -68,10 +68,6 @@ pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
 /// The shortest time from one defence of an address to the next (RFC 5227 §1.1).
 pub const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The time from the defence of an address that has long been in use to the question whether the claim holds: well before
-/// [`DEFEND_INTERVAL`] is over.
-pub const ASK_AGAIN: Duration = Duration::from_secs(5);
-
 /// How long a strict window waits, after its probes, for the address to appear on the interface.
 pub const APPEARANCE: Duration = Duration::from_secs(4);
 
@@ -350,7 +346,8 @@ impl Window {
             None => self.until = self.until.max(now + DEFEND_INTERVAL),
         }
         if self.once {
-            (self.probes, self.probe_at) = (PROBE_NUM - 1, Some(now + ASK_AGAIN));
+            // Whether the claim holds is asked well before the next defence may leave.
+            (self.probes, self.probe_at) = (PROBE_NUM - 1, Some(now + DEFEND_INTERVAL / 2));
         }
         Heard::Defend(self.announcement())
     }

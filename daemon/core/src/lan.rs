@@ -10,14 +10,12 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use crate::identity::{Attachment, Lan};
+use crate::patience::TROUBLED;
 use crate::time::{Instant, Now, WallTime};
 use crate::trouble::{Subject, Trouble, TroubleKind};
 
 /// For how long a LAN's servers count as silent after a request without an offer.
 const GAVE_UP: Duration = Duration::from_secs(60);
-
-/// For how long ADDs that failed are reported after the last of them.
-const FAILED: Duration = Duration::from_secs(600);
 
 /// How long it is known what a server said.
 const SAID: Duration = Duration::from_secs(3600);
@@ -158,7 +156,7 @@ impl Accounts {
         let failed = &mut self.of(lan, now.boot).failed;
         let before = failed
             .take()
-            .filter(|failed| now.boot < failed.last + FAILED);
+            .filter(|failed| now.boot < failed.last + TROUBLED);
         let (count, since) = before.map_or((0, now.wall), |failed| (failed.count, failed.since));
         *failed = Some(Failed {
             count: count + 1,
@@ -252,7 +250,7 @@ impl Accounts {
     ) -> Vec<Trouble> {
         let failed = self.0.iter().filter_map(|(lan, account)| {
             let failed = account.failed.as_ref()?;
-            (now < failed.last + FAILED).then(|| failed.trouble(lan))
+            (now < failed.last + TROUBLED).then(|| failed.trouble(lan))
         });
         let mut subnets: BTreeMap<&Lan, BTreeMap<Ipv4Addr, Ipv4Net>> = BTreeMap::new();
         for (lan, server, subnet) in held {

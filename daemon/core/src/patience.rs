@@ -1,4 +1,4 @@
-//! How long others may take: runtimes and servers.
+//! How long others may take: runtimes and servers, the store and the kernel.
 
 use std::time::Duration;
 
@@ -14,6 +14,16 @@ pub(crate) const SLOW_START: Duration = Duration::from_secs(600);
 /// that it hears may be the second.
 pub(crate) const OFFER: Duration = Duration::from_secs(5);
 
-/// How long a server keeps a declined address at least (dnsmasq: ten minutes), and how long the daemon remembers what it learnt about
-/// conflicts on a LAN.
-pub(crate) const DECLINED: Duration = Duration::from_secs(600);
+/// How long the daemon minds what went wrong on a LAN: an address that was declined, which a server keeps as long at least (dnsmasq: ten
+/// minutes), a station that claims every address, ADDs that failed.
+pub(crate) const TROUBLED: Duration = Duration::from_secs(600);
+
+/// How long the store and the kernel may take for what follows once there is a lease, whatever time its caller gave.
+pub(crate) const AFTERWARDS: Duration = Duration::from_secs(5);
+
+/// How long what should come first may hold up what follows: the RELEASE a DEL's answer (three ARP requests take 0.6 s), the record of
+/// a loss the removal of the lost address.
+pub(crate) const COMES_FIRST: Duration = Duration::from_secs(1);
+
+/// How long until a link that is down, or has no carrier, is tried again: `tuning` sets it down for a moment.
+pub(crate) const LINK_DOWN: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::{Attachment, Lan};
 use crate::limits::Limits;
-use crate::patience::{OFFER, SLOW_START};
+use crate::patience::{NEXT_STEP, OFFER, SLOW_START};
 use crate::profile::Wants;
 use crate::time::WallTime;
 
@@ -25,14 +25,11 @@ pub const MOST_POOLS: usize = 256;
 /// How many addresses of a pool may be reserved.
 pub const MOST_RESERVED: usize = 1024;
 
-/// How long an address for our own network driver waits for its endpoint: Docker asks for that at once.
-const ENDPOINT: Duration = Duration::from_secs(70);
-
 /// Returns what Docker requires of a lease in this pool, or in none.
 pub fn wants(pool: Option<&PoolId>) -> Wants {
     // None of Docker's own drivers takes an address of the pool 0.0.0.0/0.
     let is_for_ours = pool.is_some_and(|pool| pool.subnet.prefix_len() == 0);
-    let sought_for = Some(if is_for_ours { ENDPOINT } else { SLOW_START });
+    let sought_for = Some(if is_for_ours { NEXT_STEP } else { SLOW_START });
     Wants {
         // At boot dockerd starts one container after the other, waits for each, and retries none.
         patience: Some(OFFER),

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use crate::identity::Lan;
 
+/// How long before the end of its time somebody whom no server answers looks for the reason. The host's firewall takes a few
+/// milliseconds to answer, and a busy host takes seconds.
+pub(crate) const AHEAD: Duration = Duration::from_secs(3);
+
 /// The reasons why no server answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {

@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::identity::Lan;
-use crate::patience::DECLINED;
+use crate::patience::TROUBLED;
 use crate::rules::{Rule, cut};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -62,7 +62,7 @@ impl Lans {
     /// Returns whether a DECLINE may be sent.
     pub fn may_decline(&self, lan: &Lan, now: Instant) -> bool {
         let declines = self.0.get(lan).map_or(&[][..], |seen| &seen.declines);
-        let last = declines.iter().filter(|at| now < **at + DECLINED);
+        let last = declines.iter().filter(|at| now < **at + TROUBLED);
         last.count() < MOST_DECLINES || cut(Rule::DeclineLimit)
     }
 
@@ -81,7 +81,7 @@ impl Lans {
         let proxies = self.0.get(lan).map_or(&[][..], |seen| &seen.proxies);
         proxies
             .iter()
-            .any(|(known, at)| *known == mac && now < *at + DECLINED)
+            .any(|(known, at)| *known == mac && now < *at + TROUBLED)
     }
 
     /// Returns whether all servers that clients have chosen lately are on the wire, and one of them is acceptable.
@@ -132,8 +132,8 @@ impl Lans {
     /// Forgets what is out of date: nothing is kept about a LAN without trouble.
     fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, seen| {
-            seen.declines.retain(|at| now < *at + DECLINED);
-            seen.proxies.retain(|(_, at)| now < *at + DECLINED);
+            seen.declines.retain(|at| now < *at + TROUBLED);
+            seen.proxies.retain(|(_, at)| now < *at + TROUBLED);
             seen.servers.retain(|known| now < known.until);
             !seen.declines.is_empty() || !seen.proxies.is_empty() || !seen.servers.is_empty()
         });

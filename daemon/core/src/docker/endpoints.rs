@@ -23,14 +23,11 @@ use crate::identity::{Attachment, DoorId};
 use crate::link::own::LinkOwner;
 use crate::network::{AddressSource, EndpointRecord, MOST_ENDPOINTS, Mode, NetworkFault};
 use crate::outbox::DoorWaiter;
-use crate::patience::{NEXT_STEP, SLOW_START};
+use crate::patience::{AFTERWARDS, NEXT_STEP, SLOW_START};
 use crate::registry::{PortHolding, leave};
 use crate::tenure::Tenure;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
-
-/// How long a call may take in addition to the lease: for the store and the kernel.
-const LIMIT: Duration = Duration::from_secs(5);
 
 /// The endpoints that are known.
 #[derive(Debug, Default)]
@@ -219,8 +216,8 @@ impl Desk<'_> {
         }
         let name = request.id.clone();
         let limit = match &request.address {
-            EndpointAddress::Ipam(_) => LIMIT,
-            EndpointAddress::Leased(add) => self.registry.time_for(add, now.boot) + LIMIT,
+            EndpointAddress::Ipam(_) => AFTERWARDS,
+            EndpointAddress::Leased(add) => self.registry.time_for(add, now.boot) + AFTERWARDS,
         };
         match self.docker.endpoint(&name) {
             Some(endpoint) if endpoint.is_ending() => return Err(NetworkFault::Ends(name)).into(),
@@ -521,7 +518,7 @@ impl Desk<'_> {
             return Ok(NetworkAnswer::Done).into();
         };
         endpoint.deleting.push(id);
-        EndpointCall::begin(self, now, id, name, LIMIT);
+        EndpointCall::begin(self, now, id, name, AFTERWARDS);
         self.end_endpoint(now, name);
         Next::Nothing
     }

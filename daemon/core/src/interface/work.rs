@@ -23,18 +23,13 @@ use fastrand::Rng;
 use ipnet::IpNet;
 
 use super::Wish;
-use crate::backoff::{Backoff, LONGEST_PAUSE};
+use crate::backoff::{Backoff, LONGEST_PAUSE, RARELY};
 use crate::grant::Grant;
 use crate::link::{LinkCause, LinkView, Step};
+use crate::patience::COMES_FIRST;
 use crate::plan::{self, Before};
 use crate::record::Former;
 use crate::time::Instant;
-
-/// The longest pause between two tries to set nothing but the MTU: without it packets may be lost, but many are not.
-const LONGEST_MTU_PAUSE: Duration = Duration::from_secs(3600);
-
-/// How long a lost lease's remains on an interface wait for the store to record the loss.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How many grants may have something on an interface. Beyond that one is forgotten, but not the oldest: that one is
 /// certainly on it, while later ones may never have got there.
@@ -285,7 +280,7 @@ impl Work {
 
     /// Records that a daemon starting now would hold the lost lease again: what the lease left waits for the store.
     pub(crate) fn await_note(&mut self, now: Instant) {
-        self.patience = Some(now + PATIENCE);
+        self.patience = Some(now + COMES_FIRST);
     }
 
     pub(crate) fn is_patient(&self) -> bool {
@@ -318,14 +313,9 @@ impl Work {
     ) -> Duration {
         let only_mtu = lack.map_or(!self.differs(), |lack| lack == Lack::Mtu);
         self.backoff.fail();
-        let pause = self.backoff.pause(
-            if only_mtu {
-                LONGEST_MTU_PAUSE
-            } else {
-                LONGEST_PAUSE
-            },
-            rng,
-        );
+        let pause = self
+            .backoff
+            .pause(if only_mtu { RARELY } else { LONGEST_PAUSE }, rng);
         self.retry = Some(now + pause);
         pause
     }

@@ -1,7 +1,5 @@
 //! An ADD until it has a binding: its link is set up and looked at, and has carrier. Then it settles with its rivals.
 
-use std::time::Duration;
-
 use ipnet::Ipv4Net;
 
 use super::pacing::Pacing;
@@ -13,13 +11,11 @@ use crate::identity::{Attachment, Identity};
 use crate::interface::{At, without};
 use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target};
 use crate::outbox::{Outbox, Waiter};
+use crate::patience::LINK_DOWN;
 use crate::record::BindingId;
 use crate::rules::{Rule, cut};
 use crate::source::Wanted;
 use crate::time::{Instant, Now, whole_millis};
-
-/// How long a call waits before it checks again whether a host link has carrier, or another link still has its Ethernet address.
-pub(crate) const CARRIER_PAUSE: Duration = Duration::from_secs(1);
 
 /// An ADD before it has a binding.
 #[derive(Debug)]
@@ -158,7 +154,7 @@ impl Admission {
             Err(cause @ LinkCause::MacTaken(_)) if !cut(Rule::MacTaken) => {
                 self.ready = Ready::AwaitingAddress(cause);
                 // Usually the other link is in a dead namespace that the kernel is removing.
-                let at = now.boot + CARRIER_PAUSE / 20;
+                let at = now.boot + LINK_DOWN / 20;
                 tables.timers.set_no_later(Key::Look, (at, Why::Call));
             }
             Err(cause) => return Admitted::Fails(self.link_failure(cause)),
@@ -181,7 +177,7 @@ impl Admission {
                     news: false,
                 };
                 if self.is_on_host() {
-                    let at = now.boot + CARRIER_PAUSE;
+                    let at = now.boot + LINK_DOWN;
                     tables.timers.set_no_later(Key::Look, (at, Why::Call));
                 } else if again {
                     self.look_for_carrier(tables, permits);

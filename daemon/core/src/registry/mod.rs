@@ -53,7 +53,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::add::Spare;
-pub(crate) use self::admission::CARRIER_PAUSE;
 use self::adopt::Adoptions;
 use self::clocks::Clocks;
 use self::fallback::Fallbacks;

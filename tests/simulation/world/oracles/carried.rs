@@ -78,7 +78,7 @@ fn examine(world: &World, actor: &Actor, says: &mut Says) {
     let excess = carried
         .into_iter()
         .find(|there| !routes.iter().any(|route| is_route(there, route)));
-    // A route that the kernel refused to put on or take off is not tried again, and an MTU perhaps not for an hour. If an
+    // A route that the kernel refused to put on or take off is not tried again, and an MTU perhaps not for minutes. If an
     // adopted container lacked something, somebody may have removed it.
     let missing = missing.filter(|_| !world.links_fail && actor.stranded.is_none());
     let excess = excess.filter(|_| !world.links_fail);

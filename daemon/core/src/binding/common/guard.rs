@@ -33,6 +33,7 @@ use crate::event::EventKind;
 use crate::grant::policy::Detection;
 use crate::link::{Hears, Line, Link, LinkCause, Sockets};
 use crate::outbox::{Exchange, Owner};
+use crate::patience::LINK_DOWN;
 use crate::question::Question;
 use crate::rules::{Rule, cut};
 use crate::source::{Client, Lease, Reach};
@@ -42,9 +43,6 @@ use crate::wire::frame::Arp;
 
 /// How long a window waits before it opens its own sockets: by then the caller has its answer.
 const OFF_REPLY: Duration = Duration::from_millis(10);
-
-/// How long a window whose link went down waits before it opens its sockets again: `tuning` sets a link down for a moment.
-const LINK_DOWN: Duration = Duration::from_secs(1);
 
 /// An address under watch.
 #[derive(Debug)]

@@ -17,14 +17,12 @@ use crate::effect::{BindingState, OpId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::interface::News;
 use crate::link::{Line, LinkCause, LinkView};
+use crate::patience::COMES_FIRST;
 use crate::question::Question;
 use crate::record::{Record, RecordState};
 use crate::source::{Client, Lease, ReleaseExchange};
 use crate::time::Instant;
 use crate::wire::frame::Frame;
-
-/// How long a DEL waits for the RELEASE to leave once it is recorded. Three ARP requests take 0.6 s.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why nothing is sent if the network wants that.
 pub(in crate::binding) const LEFT: &str = "left to expire, as its network's `release` says";
@@ -330,7 +328,7 @@ impl Release {
     fn noted(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         match self.stage {
             ReleaseStage::Marking => {
-                self.answer_by = Some(cx.now.boot + PATIENCE);
+                self.answer_by = Some(cx.now.boot + COMES_FIRST);
                 self.stage = ReleaseStage::Waiting(self.kept.unwrap_or(cx.now.boot));
                 // Docker waits for no more than that.
                 if self.kept.is_some() || self.why == Leave::Released {

@@ -16,16 +16,12 @@ use crate::effect::{Answer, Failure, FrameMeta, OpId, Outcome, PoolRequest, Requ
 use crate::identity::ClientId;
 use crate::link::{Hears, Line, LinkCause, Sockets};
 use crate::outbox::{DoorWaiter, Exchange, Owner, Waiter};
-use crate::patience::OFFER;
+use crate::patience::{LINK_DOWN, OFFER};
 use crate::pool::{PoolFault, PoolId};
-use crate::registry::CARRIER_PAUSE;
-use crate::silence::Silence;
+use crate::silence::{AHEAD, Silence};
 use crate::source::{ClientProfile, Inquiry, OfferedLan, Sender};
 use crate::time::{Instant, Now, whole_millis};
 use crate::wire::frame::{self, Frame};
-
-/// How long before its end it looks for the reason of the silence.
-const AHEAD: Duration = Duration::from_secs(2);
 
 /// A look under way.
 #[derive(Debug)]
@@ -195,7 +191,7 @@ impl LanInquiry {
             Outcome::Inspected(Ok(view)) if self.exchange.found() => {
                 if !self.request.place().has_carrier(&view) {
                     self.no_carrier = Some(view.ifname);
-                    desk.time_call(id, (now.boot + CARRIER_PAUSE).min(self.limit));
+                    desk.time_call(id, (now.boot + LINK_DOWN).min(self.limit));
                     return self.waits();
                 }
                 let link = self.request.place().link(&view, &self.request.lan);

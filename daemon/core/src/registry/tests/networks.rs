@@ -494,7 +494,7 @@ fn an_endpoint_without_a_link_goes_after_a_restart() {
 fn an_address_without_an_endpoint_is_given_up_in_time() {
     // Docker's own drivers refuse a pool of all addresses, and ours is asked for an endpoint at once.
     for (pool, until) in [
-        ("0.0.0.0/0;;grace=0", 1070.0),
+        ("0.0.0.0/0;;grace=0", 1060.0),
         ("192.0.2.0/24;;parent=br0", 1600.0),
     ] {
         let mut rig = Rig::new(8);

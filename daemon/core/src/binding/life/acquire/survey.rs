@@ -4,13 +4,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::binding::{Common, Cx, Quest};
-use crate::silence::{LastServer, Silence, Survey};
+use crate::silence::{AHEAD, LastServer, Silence, Survey};
 use crate::time::Instant;
 use crate::wire::frame::Arp;
-
-/// How long before an ADD's limit the look begins. The host's firewall takes a few milliseconds to answer, and a busy host takes
-/// seconds.
-const AHEAD: Duration = Duration::from_secs(3);
 
 /// How long after the host's boot its links count as newly up: switch ports may not forward yet.
 const LATELY: Duration = Duration::from_secs(60);

@@ -18,6 +18,7 @@ use crate::conflict::PROBING;
 use crate::effect::Failure;
 use crate::grant::policy::{Detection, Policy};
 use crate::limits::Limits;
+use crate::patience::AFTERWARDS;
 use crate::profile::Profile;
 use crate::range::{NoAddress, RangeAddress};
 use crate::rules::{Rule, cut};
@@ -29,9 +30,6 @@ use crate::wire::Mac;
 /// server that counts in seconds (udhcpd) frees the address within the next second. If it offers another before that, it keeps
 /// offering that one for a minute.
 const SETTLES: Duration = Duration::from_millis(3500);
-
-/// How long the store and the temporary macvlan may take once a lease is used unconfirmed.
-const SETTLING: Duration = Duration::from_secs(3);
 
 impl Acquire {
     /// Applies other limits from now on, if there were any.
@@ -178,7 +176,7 @@ impl Acquire {
         common.exchange.close(cx.out);
         self.trusted = true;
         // The limit may be this close because no server was expected to answer: what is left to do has its own time.
-        self.limit = self.limit.max(cx.now.boot + SETTLING);
+        self.limit = self.limit.max(cx.now.boot + AFTERWARDS);
         self.client.trust(lease, cx.now.boot);
         self.make_durable(common, cx)
     }
