@@ -582,7 +582,6 @@ impl World {
             NetworkCall::Create(_)
             | NetworkCall::Delete(_)
             | NetworkCall::Find(_)
-            | NetworkCall::Started
             | NetworkCall::Join { .. } => None,
         }
     }
