@@ -1,6 +1,6 @@
 //! Warns about refused or dropped parts of servers' answers, once each per lease, so that no server fills the log.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use crate::binding::{Common, Cx, Report};
@@ -10,22 +10,16 @@ use crate::wire::Mac;
 /// How many different warnings there are per lease.
 const MOST: usize = 16;
 
-/// What was reported for a lease so far: the hashes, and how many there are. Boxed: few leases have anything to report.
+/// What was reported for a lease so far.
 #[derive(Debug, Default)]
-pub(in crate::binding) struct Warnings(Option<Box<([u64; MOST], usize)>>);
+#[expect(clippy::box_collection, reason = "few leases have anything to report")]
+pub(in crate::binding) struct Warnings(Option<Box<BTreeSet<String>>>);
 
 impl Warnings {
     /// Records that something is reported; false if it was reported before, or if too much was.
     pub(in crate::binding) fn is_new(&mut self, what: &str) -> bool {
-        let mut hasher = DefaultHasher::new();
-        what.hash(&mut hasher);
-        let (seen, count) = &mut **self.0.get_or_insert_default();
-        if *count == MOST || seen[..*count].contains(&hasher.finish()) {
-            return false;
-        }
-        seen[*count] = hasher.finish();
-        *count += 1;
-        true
+        let seen = self.0.get_or_insert_default();
+        seen.len() < MOST && seen.insert(what.to_owned())
     }
 }
 
