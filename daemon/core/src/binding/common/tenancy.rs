@@ -16,7 +16,7 @@ use std::net::Ipv4Addr;
 use crate::binding::holders::{Basis, Claim, Tenant};
 use crate::binding::{Common, Cx};
 use crate::event::EventKind;
-use crate::source::{Client, Lease, Output, Verdict};
+use crate::source::{Client, Lease, Loss, Output, Verdict};
 use crate::time::Instant;
 
 /// What a server offers or has granted although another binding has it.
@@ -111,10 +111,14 @@ pub(in crate::binding) fn tell_taken(common: &mut Common, taken: &Taken, cx: &mu
     }
 }
 
-/// Returns whether a lease may be declined now: nobody else here has its address, and its LAN has not had its DECLINEs.
-pub(in crate::binding) fn may_decline(common: &Common, lease: &Lease, cx: &mut Cx<'_>) -> bool {
-    cx.conflicts.may_decline(&common.identity.lan, cx.now.boot)
-        && is_unheld(common, "DECLINE", lease, cx)
+/// Takes a DECLINE out of what a client sends, unless it may leave now: nobody else here has the address, and the LAN has not had its
+/// DECLINEs.
+pub(in crate::binding) fn limit_declines(common: &Common, output: &mut Output, cx: &mut Cx<'_>) {
+    if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &output.verdict {
+        let may = cx.conflicts.may_decline(&common.identity.lan, cx.now.boot)
+            && is_unheld(common, "DECLINE", lease, cx);
+        output.frames.retain(|_| may);
+    }
 }
 
 /// Returns whether nobody else here has a lease's address, so that `what`, a DECLINE or a RELEASE, may be sent.

@@ -261,6 +261,7 @@ impl Living for Acquire {
         if self.judge(common, &mut output, cx)? {
             return SAME;
         }
+        tenancy::limit_declines(common, &mut output, cx);
         let asked = self.client.requesting();
         let Output {
             mut frames,
@@ -270,11 +271,6 @@ impl Living for Acquire {
         } = output;
         if !common.probes_first() {
             common.guard_request(asked, &mut frames, cx);
-        }
-        if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &verdict
-            && !tenancy::may_decline(common, lease, cx)
-        {
-            frames.clear();
         }
         siblings::send(common, &self.client, frames, cx);
         match verdict {

@@ -177,10 +177,9 @@ impl Hold {
     fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
         let before = self.before();
         let mut output = self.client.handle(cx.now.boot, Signal::Conflict { by });
+        tenancy::limit_declines(common, &mut output, cx);
         let frames = std::mem::take(&mut output.frames);
         match &output.verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { .. }))
-                if !tenancy::may_decline(common, lease, cx) => {}
             Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !cut(Rule::DeclineAfterStore) => {
                 common.decline_later((**lease).clone(), frames)
             }
@@ -363,14 +362,7 @@ impl Living for Hold {
         let asked = self.client.requesting();
         let last = self.last.clone();
         common.guard_request(asked, &mut output.frames, cx);
-        match &output.verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { .. }))
-                if !tenancy::may_decline(common, lease, cx) =>
-            {
-                output.frames.clear()
-            }
-            Some(_) | None => {}
-        }
+        tenancy::limit_declines(common, &mut output, cx);
         common
             .exchange
             .send(std::mem::take(&mut output.frames), cx.out);

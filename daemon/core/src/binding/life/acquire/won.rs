@@ -23,7 +23,7 @@ use crate::event::EventKind;
 use crate::interface::{Done, Holding, Lack, Presence, Seat, Work, Worked};
 use crate::outbox::Stake;
 use crate::record::BindingId;
-use crate::source::{Lease, Loss, Output, Signal, Verdict};
+use crate::source::{Lease, Loss, Signal, Verdict};
 use crate::time::whole_millis;
 use crate::wire::Mac;
 
@@ -271,15 +271,10 @@ impl Acquire {
             Some(by) => Signal::Conflict { by },
             None => Signal::Clock,
         };
-        let Output {
-            frames, verdict, ..
-        } = self.client.handle(cx.now.boot, signal);
-        match &verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { .. }))
-                if !tenancy::may_decline(common, lease, cx) => {}
-            Some(_) | None => common.guard_send(frames, cx),
-        }
-        match verdict {
+        let mut output = self.client.handle(cx.now.boot, signal);
+        tenancy::limit_declines(common, &mut output, cx);
+        common.guard_send(output.frames, cx);
+        match output.verdict {
             Some(Verdict::Lost(lease, Loss::Conflict { by })) => {
                 self.declined(common, &lease, by, cx)
             }
