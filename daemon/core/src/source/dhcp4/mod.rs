@@ -522,7 +522,6 @@ impl Client {
             xid,
             began,
             late,
-            over: false,
             secs,
             sent,
             soon,

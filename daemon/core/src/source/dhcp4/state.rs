@@ -111,8 +111,6 @@ pub(crate) struct Transaction {
     pub(crate) began: Instant,
     /// How many seconds earlier the client began to ask, under earlier transactions.
     pub(crate) late: u16,
-    /// Whether the next DISCOVER has another xid, so that a lease counts from then.
-    pub(crate) over: bool,
     /// The secs field of its last message.
     pub(crate) secs: u16,
     /// Messages sent, not counting one that is repeated soon.
@@ -129,12 +127,11 @@ impl Transaction {
     /// Returns the transaction of the DISCOVER that leaves now: the same, or its successor.
     pub(crate) fn going_on(self, now: Instant, rng: &mut Rng) -> Self {
         let late = self.late.saturating_add(timing::secs(self.began, now));
-        match self.over || now >= self.began + timing::LONGEST_WINDOW {
+        match now >= self.began + timing::LONGEST_WINDOW {
             true => Self {
                 xid: rng.u32(..),
                 began: now,
                 late,
-                over: false,
                 ..self
             },
             false => self,
@@ -239,9 +236,6 @@ impl State {
     /// Gives the next message another xid: a lease counted from the first message under this one has ended. The server's
     /// leases have become shorter, or it was away longer than they last.
     pub(crate) fn forget_xid(&mut self) {
-        if let Self::Selecting { tx, .. } = self {
-            tx.over = true;
-        }
         if let Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } = self {
             extension.asked = None;
         }
