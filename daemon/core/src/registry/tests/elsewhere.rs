@@ -53,7 +53,7 @@ fn no_later_lease_is_put_on_where_the_first_never_came() {
 }
 
 #[test]
-fn a_check_takes_it_for_no_fault() {
+fn a_check_misses_no_address_that_never_came() {
     let mut rig = added(1000, Profile::default());
     assert_eq!(rig.check_of(), Answer::Checked);
     rig.run_for(70.0);

@@ -297,3 +297,19 @@ fn a_held_address_that_another_server_offers_is_refused() {
     assert_eq!((rig.sends(4), requests), (0, 0), "{:?}", rig.kinds());
     assert_eq!(rig.state("a"), ["BOUND"]);
 }
+
+#[test]
+fn two_networks_share_no_address_while_one_writes() {
+    let mut rig = by_chaddr();
+    rig.disk = Disk::Slow;
+    let first = rig.add("a", 1, "a");
+    let mut other = rig.call("b", 2, "b");
+    other.attachment = Attachment::cni("other", "b", "eth0");
+    let second = rig.request(Call::Add(other));
+    rig.run_until(1005.0);
+    rig.disk_recovers();
+    rig.run_until(1040.0);
+    assert_eq!(rig.leased(first), FIRST);
+    rig.failure(second);
+    assert_eq!(rig.rows().len(), 1);
+}

@@ -53,7 +53,6 @@ mod routes_told;
 mod sight;
 mod silence;
 mod slow;
-mod still_writing;
 mod taken_off;
 mod troubles;
 mod unsent;

@@ -46,7 +46,7 @@ fn a_list_does_not_count_for_links_heard_of_since() {
 }
 
 #[test]
-fn nor_of_links_that_were_made_meanwhile() {
+fn a_list_does_not_count_for_links_made_meanwhile() {
     let mut rig = with_network();
     rig.wired.hold = true;
     rig.kernel(KernelMessage::Missed);

@@ -36,7 +36,7 @@ fn added() -> Rig {
 }
 
 #[test]
-fn they_are_put_on_whatever_the_network_says_of_changes() {
+fn late_routes_are_put_on_whatever_on_change_says() {
     let mut rig = Rig::new(8);
     rig.profile.policy.late_routes = true;
     rig.profile.policy.on_change = OnChange::Keep;
@@ -46,7 +46,7 @@ fn they_are_put_on_whatever_the_network_says_of_changes() {
 }
 
 #[test]
-fn an_add_that_is_asked_again_has_them_again() {
+fn an_add_that_comes_again_has_late_routes_again() {
     let mut rig = added();
     rig.configure(HOST);
     rig.take_off(HOST);

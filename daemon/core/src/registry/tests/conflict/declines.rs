@@ -65,7 +65,7 @@ fn an_add_that_the_store_refuses_declines_a_used_address() {
 }
 
 #[test]
-fn so_it_is_when_nobody_waited_for_it() {
+fn a_background_search_declines_at_its_end_too() {
     let mut rig = rig(Detection::Optimistic);
     rig.lease = 10;
     rig.add("a", 1, "a");
