@@ -8,7 +8,7 @@ use leasehold_core::pool::PoolId;
 
 use super::super::refusal::OTHER_ANSWER;
 use super::lease::Flag;
-use super::{Refused, answer, refused, words};
+use super::{Refused, answer, manifest, refused, words};
 
 /// The form that an answer takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +31,8 @@ pub(super) enum Shape {
     Plain,
     /// An address with this prefix length; 0: that of its lease.
     Address(u8),
+    /// What this plugin is.
+    Activated,
     /// Nothing, for a network or for an endpoint that goes.
     Nothing,
     /// An endpoint, with or without its Ethernet address.
@@ -100,6 +102,7 @@ impl Form {
 
     fn network(&self, answer: &NetworkAnswer) -> Result<String, Refused> {
         match (answer, &self.shape) {
+            (NetworkAnswer::Done, Shape::Activated) => Ok(manifest()),
             (NetworkAnswer::Done, Shape::Nothing) => Ok(to_json(&Released {})),
             (NetworkAnswer::Endpoint(record), Shape::Endpoint { tells_mac }) => {
                 Ok(to_json(&answer::created(record, *tells_mac)))
@@ -130,7 +133,7 @@ impl Form {
     /// Returns the flag with which the network's options are given.
     fn flag(&self) -> Flag {
         match self.shape {
-            Shape::Plain | Shape::Address(_) => Flag::Ipam,
+            Shape::Plain | Shape::Address(_) | Shape::Activated => Flag::Ipam,
             Shape::Nothing | Shape::Endpoint { .. } | Shape::Join { .. } => Flag::Driver,
         }
     }

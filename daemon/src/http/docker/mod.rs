@@ -21,7 +21,7 @@ mod words;
 use ipnet::Ipv4Net;
 use leasehold_api::docker::{self as wire, Activated, AddressSpaces, Capabilities, Released};
 use leasehold_api::to_json;
-use leasehold_core::effect::{Call, PoolCall};
+use leasehold_core::effect::{Call, NetworkCall, PoolCall};
 use leasehold_core::identity::Lan;
 use leasehold_core::network::NetworkRecord;
 use leasehold_core::wire::Mac;
@@ -122,9 +122,15 @@ impl Asked {
     /// Reads a call, by the path of its URL.
     pub(crate) fn parse(path: &str, body: &[u8], host: &Host<'_>) -> Result<Self, Refused> {
         Ok(match path {
-            wire::ACTIVATE => Self::Known(to_json(&Activated {
-                implements: DRIVERS.map(str::to_owned).into(),
-            })),
+            wire::ACTIVATE if host.ipvlan => Self::Known(manifest()),
+            // The networks of our network driver are made under this name.
+            wire::ACTIVATE => {
+                let form = Form::new("the drivers that it is", Shape::Activated);
+                Self::Core {
+                    call: Call::Network(NetworkCall::Started),
+                    form,
+                }
+            }
             // Replay would ask for live addresses without their Ethernet addresses: the store knows better.
             wire::CAPABILITIES => Self::Known(to_json(&Capabilities {
                 requires_mac_address: !host.ipvlan,
@@ -176,6 +182,13 @@ impl Asked {
     ) -> Result<Self, Refused> {
         network::endpoint(then, network, host)
     }
+}
+
+/// Returns what this plugin is.
+fn manifest() -> String {
+    to_json(&Activated {
+        implements: DRIVERS.map(str::to_owned).into(),
+    })
 }
 
 /// Reads the body of a call.

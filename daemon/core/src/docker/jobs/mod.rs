@@ -168,6 +168,13 @@ impl Desk<'_> {
     /// Begins a call about a network or an endpoint.
     pub(crate) fn asked_of_network(&mut self, now: Now, id: RequestId, call: NetworkCall) {
         let next = match call {
+            NetworkCall::Started => {
+                self.abandon_strays(now);
+                self.registry
+                    .seeking
+                    .wait_less_for_all(&mut self.registry.tables, now);
+                Ok(NetworkAnswer::Done).into()
+            }
             NetworkCall::Create(record) => NetworkChange::make(self, now, id, record),
             NetworkCall::Delete(network) => NetworkChange::forget(self, now, id, &network),
             NetworkCall::Find(network) => {
