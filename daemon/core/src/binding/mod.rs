@@ -224,8 +224,8 @@ impl Binding {
             self.common.guard_hears(exchange)
         };
         if let Frame::Arp(arp) = frame {
-            // It may be a server's answer from the wire.
-            if arp.op == ArpOp::Reply {
+            // It may be a server's answer from the wire. An answer to a question of the container's may come from a sibling.
+            if arp.op == ArpOp::Reply && arp.target.is_unspecified() {
                 cx.conflicts.answered(&self.common.identity.lan, arp.sender);
             }
             if guard_hears {

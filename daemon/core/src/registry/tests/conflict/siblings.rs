@@ -2,6 +2,7 @@
 //! the wire, leave over their parent link.
 
 use super::*;
+use crate::wire::frame::ArpOp;
 
 /// The link that the interfaces are macvlans on.
 const LOWER: u32 = 7;
@@ -81,4 +82,18 @@ fn a_request_to_a_server_off_the_wire_leaves_from_inside() {
     assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, INSIDE)]);
     let asked = rig.count((Ipv4Addr::UNSPECIFIED, SERVER));
     assert_eq!(asked, 1, "it is not asked again for five minutes");
+}
+
+#[test]
+fn an_answer_to_a_container_shows_no_server_on_the_wire() {
+    let mut rig = asked(|rig| _ = rig.stations.remove(&SERVER));
+    let own = Mac([2, 0, 0, 0, 1, 1]);
+    rig.hear(&Arp {
+        op: ArpOp::Reply,
+        target_mac: own,
+        destination_mac: own,
+        ..Arp::request(NEIGHBOUR, SERVER, Ipv4Addr::new(192, 0, 2, 50))
+    });
+    rig.add("b", 2, "b");
+    assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, INSIDE)]);
 }
