@@ -10,7 +10,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use crate::identity::{Attachment, Lan};
-use crate::patience::TROUBLED;
+use crate::patience::REMEMBERED;
 use crate::time::{Instant, Now, WallTime};
 use crate::trouble::{Subject, Trouble, TroubleKind};
 
@@ -156,7 +156,7 @@ impl Accounts {
         let failed = &mut self.of(lan, now.boot).failed;
         let before = failed
             .take()
-            .filter(|failed| now.boot < failed.last + TROUBLED);
+            .filter(|failed| now.boot < failed.last + REMEMBERED);
         let (count, since) = before.map_or((0, now.wall), |failed| (failed.count, failed.since));
         *failed = Some(Failed {
             count: count + 1,
@@ -250,7 +250,7 @@ impl Accounts {
     ) -> Vec<Trouble> {
         let failed = self.0.iter().filter_map(|(lan, account)| {
             let failed = account.failed.as_ref()?;
-            (now < failed.last + TROUBLED).then(|| failed.trouble(lan))
+            (now < failed.last + REMEMBERED).then(|| failed.trouble(lan))
         });
         let mut subnets: BTreeMap<&Lan, BTreeMap<Ipv4Addr, Ipv4Net>> = BTreeMap::new();
         for (lan, server, subnet) in held {

@@ -9,19 +9,15 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use crate::identity::Lan;
-use crate::patience::TROUBLED;
+use crate::patience::REMEMBERED;
 use crate::rules::{Rule, cut};
 use crate::time::Instant;
 use crate::wire::Mac;
 
 /// How many DECLINEs the clients of a LAN may send within ten minutes.
 pub const MOST_DECLINES: usize = 10;
-
-/// How long the daemon remembers that a server is on the wire.
-const KNOWN: Duration = Duration::from_secs(300);
 
 /// How many stations that answer for all addresses, and how many servers, are remembered of a LAN: the latest.
 const MOST: usize = 8;
@@ -62,7 +58,7 @@ impl Lans {
     /// Returns whether a DECLINE may be sent.
     pub fn may_decline(&self, lan: &Lan, now: Instant) -> bool {
         let declines = self.0.get(lan).map_or(&[][..], |seen| &seen.declines);
-        let last = declines.iter().filter(|at| now < **at + TROUBLED);
+        let last = declines.iter().filter(|at| now < **at + REMEMBERED);
         last.count() < MOST_DECLINES || cut(Rule::DeclineLimit)
     }
 
@@ -81,7 +77,7 @@ impl Lans {
         let proxies = self.0.get(lan).map_or(&[][..], |seen| &seen.proxies);
         proxies
             .iter()
-            .any(|(known, at)| *known == mac && now < *at + TROUBLED)
+            .any(|(known, at)| *known == mac && now < *at + REMEMBERED)
     }
 
     /// Returns whether all servers that clients have chosen lately are on the wire, and one of them is acceptable.
@@ -102,7 +98,7 @@ impl Lans {
         servers.push(AskedServer {
             address,
             on_wire: false,
-            until: now + KNOWN,
+            until: now + REMEMBERED,
         });
         None
     }
@@ -132,8 +128,8 @@ impl Lans {
     /// Forgets what is out of date: nothing is kept about a LAN without trouble.
     fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, seen| {
-            seen.declines.retain(|at| now < *at + TROUBLED);
-            seen.proxies.retain(|(_, at)| now < *at + TROUBLED);
+            seen.declines.retain(|at| now < *at + REMEMBERED);
+            seen.proxies.retain(|(_, at)| now < *at + REMEMBERED);
             seen.servers.retain(|known| now < known.until);
             !seen.declines.is_empty() || !seen.proxies.is_empty() || !seen.servers.is_empty()
         });
@@ -194,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_known_to_be_on_the_wire_for_five_minutes() {
+    fn a_server_is_known_to_be_on_the_wire_for_ten_minutes() {
         let (mut lans, lan) = (Lans::default(), lan("a"));
         let [server, other] = [50, 51].map(|n| Ipv4Addr::new(192, 0, 2, n));
         let all = |lans: &Lans, now| lans.are_on_wire(&lan, |_| true, at(now));
@@ -203,12 +199,12 @@ mod tests {
         lans.answered(&lan, other);
         assert_eq!(lans.is_on_wire(&lan, server, at(1.0)), Some(false));
         lans.answered(&lan, server);
-        assert_eq!(lans.is_on_wire(&lan, server, at(299.999)), Some(true));
-        assert!(all(&lans, 299.999) && !all(&lans, 300.0));
+        assert_eq!(lans.is_on_wire(&lan, server, at(599.999)), Some(true));
+        assert!(all(&lans, 599.999) && !all(&lans, 600.0));
         assert!(!lans.are_on_wire(&lan, |address| address != server, at(1.0)));
-        assert_eq!(lans.is_on_wire(&lan, other, at(299.0)), None);
-        assert!(!all(&lans, 299.5), "another may be in a sibling");
-        lans.tidy(at(600.0));
+        assert_eq!(lans.is_on_wire(&lan, other, at(599.0)), None);
+        assert!(!all(&lans, 599.5), "another may be in a sibling");
+        lans.tidy(at(1200.0));
         assert!(lans.0.is_empty(), "nothing is kept");
     }
 }

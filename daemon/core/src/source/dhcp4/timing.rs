@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use super::lease::{Lease, LeaseTimes};
 use crate::backoff::{LONGEST_PAUSE, doubled, jittered};
-use crate::patience::TROUBLED;
+use crate::patience::REMEMBERED;
 use crate::time::Instant;
 
 /// How long a client listens after a message that no caller waits for, and the first wait of RFC 2131 §4.1.
@@ -113,7 +113,7 @@ pub(crate) fn decline_wait(count: u32, waited_for: bool) -> Duration {
     let (first, most) = if waited_for {
         DECLINE_WAIT_OF_CALLER
     } else {
-        (DECLINE_WAIT, TROUBLED)
+        (DECLINE_WAIT, REMEMBERED)
     };
     (first * (1 << count.saturating_sub(1).min(8))).min(most)
 }

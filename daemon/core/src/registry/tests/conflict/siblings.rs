@@ -81,7 +81,7 @@ fn a_request_to_a_server_off_the_wire_leaves_from_inside() {
     rig.add("b", 2, "b");
     assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, INSIDE)]);
     let asked = rig.count((Ipv4Addr::UNSPECIFIED, SERVER));
-    assert_eq!(asked, 1, "it is not asked again for five minutes");
+    assert_eq!(asked, 1, "it is not asked again for ten minutes");
 }
 
 #[test]
