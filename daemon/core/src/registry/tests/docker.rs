@@ -401,7 +401,7 @@ fn an_address_told_to_an_endpoint_cannot_be_reserved() {
 
 impl Rig {
     /// The interface of an endpoint is found in a namespace.
-    fn joins(&mut self, last: u8) {
+    pub(super) fn joins(&mut self, last: u8) {
         self.inside.insert(endpoint_mac(last), last.into());
         self.interface_appears(last.into(), endpoint_mac(last));
     }

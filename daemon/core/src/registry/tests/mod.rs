@@ -14,6 +14,7 @@ mod docker_fit;
 mod docker_look;
 mod docker_lost;
 mod docker_silence;
+mod docker_unheard;
 mod elsewhere;
 mod events;
 mod extend;
