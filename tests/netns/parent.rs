@@ -80,6 +80,26 @@ fn conflict_detection_keeps_no_namespace_alive() -> Result<(), CallError> {
 }
 
 #[test]
+fn a_successor_gets_the_address_of_a_dying_interface() -> Result<(), CallError> {
+    let sandbox = sandbox!(NEEDS);
+    let mut lab = Lab::new(&sandbox)?;
+    lab.config["ipam"]["release"] = false.into();
+    lab.config["ipam"]["clientId"] = "text:same".into();
+    let _server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let first = lab.attach("c0")?;
+    let address = first.address;
+    lab.detach(&first)?;
+    drop(first);
+    for round in 1..10 {
+        // The previous one usually still answers ARP.
+        let member = lab.attach(&format!("c{round}"))?;
+        assert_eq!(member.address, address, "round {round}");
+        lab.detach(&member)?;
+    }
+    Ok(())
+}
+
+#[test]
 fn a_lease_goes_back_though_its_container_blocks_frames() -> Result<(), CallError> {
     let sandbox = sandbox!(&[Need::Program("dnsmasq"), Need::Program("nft")]);
     let lab = Lab::new(&sandbox)?;
