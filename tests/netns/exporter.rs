@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netns_fixtures::model::Config;
 use netns_fixtures::server::ModelServer;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 /// Where the exporter listens, in the host's namespace.
 const ADDRESS: &str = "127.0.0.1:9467";
 
-/// Callers that occupy the read-only socket.
+/// Callers that occupy the read-only socket, or the exporter.
 const CALLERS: usize = 1000;
 
 /// Starts the exporter on a lab's host, before or after its daemon.
@@ -430,19 +430,26 @@ fn the_exporter_cuts_off_callers_that_send_half_a_request() -> Result<(), CallEr
     let sandbox = sandbox!(&[]);
     let lab = Lab::without_daemon(&sandbox)?;
     let _exporter = start_exporter(&lab)?;
-    // As many as it serves at once, and some more in the queue.
-    let callers: Vec<_> = (0..200)
+    let limit = Duration::from_secs(10);
+    // Several times as many as it serves at once.
+    let mut callers: Vec<_> = (0..CALLERS)
         .map(|_| {
             let mut stream = lab
                 .lan
                 .host
                 .run(|| TcpStream::connect(ADDRESS))
                 .expect("the exporter listens");
+            stream.set_read_timeout(Some(limit)).expect("a time");
             stream.write_all(b"GET /metrics HT").expect("it reads");
             stream
         })
         .collect();
-    until_measured(&lab.lan.host, "leasehold_up 0")?;
-    drop(callers);
+    // Those that came first give way: the scrape does not wait until their time is over.
+    let begun = Instant::now();
+    assert_eq!(status(&ask(&lab.lan.host, "GET /metrics", "x")), "200");
+    assert!(begun.elapsed() < limit, "it took {:?}", begun.elapsed());
+    callers[CALLERS - 1]
+        .read(&mut [0])
+        .expect("the last caller is cut off");
     Ok(())
 }
