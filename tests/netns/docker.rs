@@ -44,13 +44,13 @@ fn macvlans(sandbox: &Sandbox) -> Result<(Lab, Dnsmasq, Played, PlayedNetwork), 
     Ok((lab, server, docker, network))
 }
 
-/// Runs a container through its life in a network whose containers have the LAN's router.
+/// Runs a container through its life in a network whose containers have the LAN's router. Returns what Docker called.
 fn lives(
     lab: &Lab,
     server: &Dnsmasq,
     version: EngineVersion,
     plan: &NetworkPlan,
-) -> Result<(), Error> {
+) -> Result<Vec<String>, Error> {
     let docker = play(lab, version)?;
     let network = docker.network_create(plan)?;
     assert_eq!(
@@ -67,7 +67,8 @@ fn lives(
     docker.stop(web)?;
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()?;
-    docker.network_rm(network)
+    docker.network_rm(network)?;
+    Ok(docker.plugin.called())
 }
 
 #[test]
@@ -75,9 +76,19 @@ fn every_docker_gets_lan_addresses_over_macvlan() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
     let lab = Lab::with_docker(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    EngineVersion::ALL
-        .into_iter()
-        .try_for_each(|version| lives(&lab, &server, version, &macvlan()))
+    for version in EngineVersion::ALL {
+        let spaces = 1 + usize::from(version > EngineVersion::V25);
+        let calls = [
+            &["Plugin.Activate", "IpamDriver.GetCapabilities"][..],
+            &["IpamDriver.GetDefaultAddressSpaces"; 2][..spaces],
+            &["IpamDriver.RequestPool", "IpamDriver.RequestAddress"],
+            &["IpamDriver.ReleaseAddress"; 2],
+            &["IpamDriver.ReleasePool"],
+        ];
+        let called = lives(&lab, &server, version, &macvlan())?;
+        assert_eq!(called, calls.concat(), "{version:?}");
+    }
+    Ok(())
 }
 
 #[test]
@@ -92,7 +103,7 @@ fn every_docker_gets_lan_addresses_over_a_bridge() -> Result<(), Error> {
     };
     EngineVersion::ALL
         .into_iter()
-        .try_for_each(|version| lives(&lab, &server, version, &plan))
+        .try_for_each(|version| lives(&lab, &server, version, &plan).map(drop))
 }
 
 #[test]

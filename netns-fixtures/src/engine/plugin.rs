@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::process::DEADLINE;
 #[derive(Clone, Debug)]
 pub struct Plugin {
     socket: PathBuf,
+    called: Arc<Mutex<Vec<String>>>,
 }
 
 /// What a plugin answered.
@@ -41,7 +43,13 @@ impl Plugin {
     pub fn new(socket: &Path) -> Self {
         Self {
             socket: socket.to_owned(),
+            called: Arc::default(),
         }
+    }
+
+    /// Returns the methods that were called, in order.
+    pub fn called(&self) -> Vec<String> {
+        self.called.lock().expect("no caller panics").clone()
     }
 
     /// Calls a method, again if its connection breaks, and returns the answer. As in dockerd, later tries send an empty body if
@@ -56,6 +64,10 @@ impl Plugin {
             body.to_string()
         };
         let mut waits = WAITS.iter();
+        self.called
+            .lock()
+            .expect("no caller panics")
+            .push(method.to_owned());
         loop {
             let tried = UnixStream::connect(&self.socket).and_then(|stream| {
                 let sent = std::mem::take(&mut body);
