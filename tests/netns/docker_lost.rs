@@ -11,11 +11,15 @@ use serde_json::json;
 
 use crate::network::NEEDS;
 
-/// Damages the store while no daemon runs, and starts the next one.
-fn lose(lab: &mut Lab) -> Result<(), Error> {
+/// Deletes or damages the store while no daemon runs, and starts the next one, whose messages alone are seen.
+fn lose(lab: &mut Lab, seen: &mut Capture, deleted: bool) -> Result<(), Error> {
     lab.kill9()?;
-    let store = lab.home().state_dir().join("leases.redb");
-    fs::write(store, [0xa5; 8192]).expect("the store can be written");
+    seen.clear()?;
+    let state = lab.home().state_dir();
+    match deleted {
+        true => fs::remove_dir_all(state).expect("the state directory is there"),
+        false => fs::write(state.join("leases.redb"), [0xa5; 8192]).expect("it can be written"),
+    }
     lab.start_daemon()?;
     lab.wait_for_line("restoring what was copied")
 }
@@ -36,7 +40,7 @@ fn goes_on(seen: &mut Capture, mac: Mac, address: Ipv4Addr) -> Result<(), Error>
 }
 
 #[test]
-fn dockers_containers_outlive_a_store_that_is_damaged() -> Result<(), Error> {
+fn dockers_containers_outlive_a_lost_store() -> Result<(), Error> {
     let sandbox = sandbox!(NEEDS);
     let mut lab = Lab::with_docker(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, Grants::lasting(120).renewed(5, 9))?;
@@ -58,23 +62,25 @@ fn dockers_containers_outlive_a_store_that_is_damaged() -> Result<(), Error> {
     let db = docker.run_wired(&ours, "db", None)?;
 
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-    lose(&mut lab)?;
     let address = |of: Option<ipnet::Ipv4Net>| of.expect("an endpoint has an address").addr();
     let held = [
         (web.container.mac, web.address.addr()),
         (db.container.mac, address(db.address)),
         (late.container.mac, address(late.address)),
     ];
-    for (mac, address) in held {
-        goes_on(&mut seen, mac, address)?;
+    for deleted in [false, true] {
+        lose(&mut lab, &mut seen, deleted)?;
+        for (mac, address) in held {
+            goes_on(&mut seen, mac, address)?;
+        }
+        assert!(
+            !seen
+                .dhcp()?
+                .iter()
+                .any(|m| matches!(m.kind, Kind::Discover | Kind::Release)),
+            "no lease was lost, {deleted}:\n{seen}"
+        );
     }
-    assert!(
-        !seen
-            .dhcp()?
-            .iter()
-            .any(|m| matches!(m.kind, Kind::Discover | Kind::Release)),
-        "no lease was lost:\n{seen}"
-    );
     let rows = lab.daemon().list()?;
     // With a T1 of five seconds one of them may just be extending its lease.
     let is_held = |row: &serde_json::Value| {
