@@ -4,10 +4,10 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use netns_fixtures::model::Config;
+use netns_fixtures::model::{Config, Kind};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, ModelServer};
 use netns_fixtures::{
-    CallError, Capture, Container, DEADLINE, Error, Lab, Lan, Need, Netns, Sandbox, sandbox,
+    CallError, Capture, Container, DEADLINE, Dhcp, Error, Lab, Lan, Need, Netns, Sandbox, sandbox,
 };
 
 use crate::witness;
@@ -48,19 +48,40 @@ fn a_lease_on_a_bridge_is_released_after_its_link_is_gone() -> Result<(), CallEr
 }
 
 /// Makes a LAN whose server is in a container on the host's own link, like a Pi-hole.
-fn beside_server(sandbox: &Sandbox) -> Result<(Lab, Dnsmasq), Error> {
+fn beside_server(sandbox: &Sandbox) -> Result<(Lab, Netns, Dnsmasq), Error> {
     let lab = Lab::new(sandbox)?;
     let machine = lab.lan.sibling("server-c", Ipv4Addr::new(10, 7, 0, 3))?;
     let server = Dnsmasq::start_in(&machine, DnsmasqConfig::default())?;
-    Ok((lab, server))
+    Ok((lab, machine, server))
 }
 
 #[test]
 fn a_server_in_a_macvlan_hears_of_a_dead_namespace() -> Result<(), CallError> {
     let sandbox = sandbox!(NEEDS);
-    let (lab, server) = beside_server(&sandbox)?;
+    let (lab, _, server) = beside_server(&sandbox)?;
     drop(lab.attach("c1")?);
     Ok(server.wait_until_free()?)
+}
+
+/// The server answers a container's own ARP request too; that does not show that it is on the wire.
+#[test]
+fn a_server_in_a_sibling_hears_each_first_message() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[NEEDS, &[Need::Program("busybox")]].concat());
+    let (lab, machine, _server) = beside_server(&sandbox)?;
+    let mut wire = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let mut beside = Capture::start(&machine, Lan::IFNAME)?;
+    let first = lab.attach("c1")?;
+    let ping = ["ping", "-c", "1", "-W", "10", "10.7.0.3"];
+    first.container.netns.run_command("busybox", &ping, "")?;
+    let _others = [lab.attach("c2")?, lab.attach("c3")?];
+    let asked = |seen: &mut Capture| {
+        let asks = |m: &Dhcp| matches!(m.kind, Kind::Discover | Kind::Request);
+        let asked = seen.dhcp()?.into_iter().filter(asks);
+        Ok::<_, Error>(asked.map(|m| (m.chaddr, m.kind)).collect::<Vec<_>>())
+    };
+    let (sent, heard) = (asked(&mut wire)?, asked(&mut beside)?);
+    assert!(sent.len() >= 6 && heard == sent, "{sent:?}, {heard:?}");
+    Ok(())
 }
 
 /// Well before the end of the 5.5 s for which the daemon listens for conflicts after an ADD.
