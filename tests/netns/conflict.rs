@@ -265,6 +265,28 @@ fn siblings_hear_each_message_once_and_the_wire_all() -> Result<(), CallError> {
     stage.lab.check(&member)
 }
 
+/// The kernel can own whole subnets ("AnyIP") and answer ARP for each of their addresses.
+#[test]
+fn a_station_that_claims_all_addresses_stops_nobody() -> Result<(), CallError> {
+    let sandbox = sandbox!(&[NEEDS, &[Need::Program("ip")]].concat());
+    let stage = Stage::new(&sandbox, Some("strict"))?;
+    // The LAN's own route is longer than the first.
+    for net in ["0.0.0.0/0", "10.7.0.64/26"] {
+        let own = ["route", "add", "local", net, "dev", "lo"];
+        stage.neighbour.run_command("ip", &own, "")?;
+    }
+    let member = stage.attach()?;
+    assert_eq!(member.address, KEPT);
+    let events = stage.lab.daemon().events()?;
+    let told = events.iter().filter(|line| line.contains("detection_off"));
+    let told: Vec<_> = told.collect();
+    assert!(
+        matches!(told[..], [line] if line.contains(&format!("claims {KEPT}"))),
+        "{events:?}"
+    );
+    stage.lab.check(&member)
+}
+
 #[test]
 fn an_address_that_a_neighbour_takes_later_is_replaced() -> Result<(), CallError> {
     let sandbox = sandbox!(NEEDS);
