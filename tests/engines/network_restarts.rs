@@ -87,37 +87,42 @@ fn a_released_address_is_off_what_dockerd_left_inside() -> Result<(), Error> {
     Ok(())
 }
 
+/// With our network driver, and with Docker's own.
 #[test]
 fn a_chosen_mac_keeps_its_address_when_dockerd_is_killed() -> Result<(), Error> {
     let sandbox = sandbox!(&needs());
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
-    host.wire("lan", &["-o", "grace=20"])?;
-    host.docker.keep(
-        "web",
-        &[&LAN[..], &["--restart", "always", "--mac-address", MAC]].concat(),
-    )?;
-    host.docker.keep("db", &LAN)?;
-    let (web, db) = (host.address("web")?, host.address("db")?);
-    assert_ne!(web, db);
-    host.docker.kill9()?;
-    host.docker.launch(&[])?;
-    assert_eq!(host.address("web")?, web, "after SIGKILL");
-    host.pings("web")?;
-    // The other's container is gone, and dockerd may never say so.
-    server.wait_for("the end of what ran", UNSAID + DEADLINE, |leases| {
-        let held: Vec<_> = leases
-            .iter()
-            .filter(|lease| lease.held)
-            .map(|lease| lease.address)
-            .collect();
-        (held == [web]).then_some(())
-    })?;
-    host.docker.docker(&["rm", "--force", "web", "db"])?;
-    server.wait_until_free()?;
-    host.only_links(&before)?;
-    host.lab.daemon().wait_until_empty()
+    for ours in [true, false] {
+        if ours {
+            host.wire("lan", &["-o", "grace=20"])?;
+        } else {
+            host.create_with_grace("20", &[])?;
+        }
+        let web = stays(&host, "web", "lan", MAC)?;
+        host.docker.keep("db", &LAN)?;
+        assert_ne!(web, host.address("db")?);
+        host.docker.kill9()?;
+        host.docker.launch(&[])?;
+        assert_eq!(host.address("web")?, web, "ours: {ours}");
+        host.pings("web")?;
+        // The other's container is gone, and dockerd may never say so.
+        server.wait_for("the end of what ran", UNSAID + DEADLINE, |leases| {
+            let held: Vec<_> = leases
+                .iter()
+                .filter(|lease| lease.held)
+                .map(|lease| lease.address)
+                .collect();
+            (held == [web]).then_some(())
+        })?;
+        host.docker.docker(&["rm", "--force", "web", "db"])?;
+        server.wait_until_free()?;
+        host.only_links(&before)?;
+        host.lab.daemon().wait_until_empty()?;
+        host.docker.docker(&["network", "rm", "lan"])?;
+    }
+    Ok(())
 }
 
 #[test]
