@@ -192,7 +192,8 @@ impl World {
             Some(((lan, key_of(&record.identity.client_id)), times))
         });
         for (who, times) in known.collect::<Vec<_>>() {
-            if self.timing.last_start(&who).is_some() {
+            let known = self.timing.last_start(&who);
+            if known.is_some_and(|known| known >= times.start) {
                 continue;
             }
             self.timing.knows(self.now, who, times);
