@@ -88,8 +88,9 @@ pub(super) fn expired(world: &World, seen: &Seen<'_>, says: &mut Says) {
     says.count("looks for addresses whose lease has ended");
 }
 
-/// By how much a wall clock may be off unnoticed, and how long events may wait for the store.
-const NEAR: u64 = 90 * SECOND;
+/// By how much a wall clock may be off unnoticed, how long events may wait for the store, and how long before the REQUEST that was
+/// granted the first one under its xid may have left: a lease counts from that.
+const NEAR: u64 = 120 * SECOND;
 /// How long after its server granted it the store may not have a lease yet.
 const UNWRITTEN: Duration = Duration::from_secs(1);
 
