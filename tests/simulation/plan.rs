@@ -26,6 +26,11 @@ pub(crate) const LOCAL: u64 = 1_000_000_000;
 /// How often something happens, in parts per million.
 pub(crate) type Chance = u32;
 
+/// Returns a source of chance for what is drawn apart, so that it changes nothing else of a seed.
+fn own(seed: u64, salt: u64) -> Rng {
+    Rng::with_seed(seed ^ salt)
+}
+
 /// Draws whether something with this chance happens.
 pub(crate) fn happens(rng: &mut Rng, chance: Chance) -> bool {
     chance > 0 && rng.u32(..1_000_000) < chance
@@ -253,7 +258,7 @@ impl Plan {
     /// Draws a plan. One seed in a hundred has 200 attachments; one in five has no faults at all. Seeds from [`LOCAL`] on have
     /// local ranges, fallbacks, or both.
     pub(crate) fn draw(seed: u64) -> Self {
-        let mut rng = Rng::with_seed(seed ^ 0x706c_616e);
+        let mut rng = own(seed, 0x706c_616e);
         let rng = &mut rng;
         let big = seed % 100 == 99;
         let lease = match big {
@@ -267,45 +272,28 @@ impl Plan {
             _ => None,
         };
         let active = Duration::from_secs(if big { span } else { (span * 3).max(120) });
-        let mut answers = Rng::with_seed(seed ^ 0x6c61_7465);
+        let mut answers = own(seed, 0x6c61_7465);
         let (late, refuses) = (answers.u32(..4) == 0, answers.u32(..6) == 0);
         let calm = Self {
             actors: if big { 200 } else { 1 + rng.usize(..8) },
-            lans: if rng.u32(..5) == 0 { 2 } else { 1 },
-            sharers: if rng.u32(..4) == 0 { 2 } else { 1 },
-            clusters: if Rng::with_seed(seed ^ 0x636c_7573).u32(..3) == 0 {
-                2
-            } else {
-                1
-            },
-            servers: if rng.u32(..4) == 0 { 2 } else { 1 },
+            lans: 1 + usize::from(rng.u32(..5) == 0),
+            sharers: 1 + u32::from(rng.u32(..4) == 0),
+            clusters: 1 + usize::from(own(seed, 0x636c_7573).u32(..3) == 0),
+            servers: 1 + usize::from(rng.u32(..4) == 0),
             knows: Knows::ClientId,
-            rogue: pick(
-                rng,
-                &[
-                    None,
-                    None,
-                    None,
-                    None,
-                    None,
-                    None,
-                    Some(Rogue::Denied),
-                    Some(Rogue::Nonsense),
-                ],
-            )
-            .or(refuses.then_some(Rogue::Refuses)),
-            deaf: Rng::with_seed(seed ^ 0x6465_6166).u32(..6) == 0,
-            relay: Rng::with_seed(seed ^ 0x7265_6c61).u32(..6) == 0,
+            rogue: match rng.usize(..8) {
+                6 => Some(Rogue::Denied),
+                7 => Some(Rogue::Nonsense),
+                _ => refuses.then_some(Rogue::Refuses),
+            },
+            deaf: own(seed, 0x6465_6166).u32(..6) == 0,
+            relay: own(seed, 0x7265_6c61).u32(..6) == 0,
             off_link: rng.u32(..6) == 0,
             authoritative: rng.u32(..3) > 0,
             lease,
             times,
-            offer_delay: if rng.u32(..8) == 0 {
-                Duration::from_secs(3)
-            } else {
-                Duration::ZERO
-            },
-            beside: Rng::with_seed(seed ^ 0x6265_7369).u32(..4) == 0,
+            offer_delay: Duration::from_secs(if rng.u32(..8) == 0 { 3 } else { 0 }),
+            beside: own(seed, 0x6265_7369).u32(..4) == 0,
             extend_delay: match lease {
                 120..600 if late => Duration::from_secs(6),
                 600.. if late => Duration::from_secs(15),
@@ -314,37 +302,22 @@ impl Plan {
             promiscuous: rng.bool(),
             mtu: (rng.u32(..4) == 0).then_some(1400),
             active,
-            on_change: pick(
-                rng,
-                &[
-                    OnChange::Apply,
-                    OnChange::Apply,
-                    OnChange::Apply,
-                    OnChange::Apply,
-                    OnChange::Keep,
-                ],
-            ),
-            on_expiry: pick(
-                rng,
-                &[
-                    OnExpiry::Remove,
-                    OnExpiry::Remove,
-                    OnExpiry::Remove,
-                    OnExpiry::Keep,
-                ],
-            ),
-            stubborn: Rng::with_seed(seed ^ 0x7374_7562).u32(..3) == 0,
-            detection: pick(
-                rng,
-                &[
-                    Detection::Optimistic,
-                    Detection::Optimistic,
-                    Detection::Strict,
-                    Detection::Off,
-                ],
-            ),
+            on_change: match rng.usize(..5) {
+                4 => OnChange::Keep,
+                _ => OnChange::Apply,
+            },
+            on_expiry: match rng.usize(..4) {
+                3 => OnExpiry::Keep,
+                _ => OnExpiry::Remove,
+            },
+            stubborn: own(seed, 0x7374_7562).u32(..3) == 0,
+            detection: match rng.usize(..4) {
+                2 => Detection::Strict,
+                3 => Detection::Off,
+                _ => Detection::Optimistic,
+            },
             metric: pick(rng, &[None, None, Some(77)]),
-            spools: Rng::with_seed(seed ^ 0x7370_6f6f).u32(..4) > 0,
+            spools: own(seed, 0x7370_6f6f).u32(..4) > 0,
             collects: pick(rng, &[None, None, None, Some(active / 4)]),
             unruly: pick(rng, &[0, 200_000, 500_000]),
             permits: Config::default().permits,
@@ -354,31 +327,31 @@ impl Plan {
         let faults = if seed < RELAYED { rng.u32(..6) } else { 0 };
         let plan = calm
             .with_faults(faults, rng)
-            .with_squatters(&mut Rng::with_seed(seed ^ 0x7371_7561));
-        let plan = plan.with_claims(&mut Rng::with_seed(seed ^ 0x636c_6169));
-        let plan = plan.with_keys(&mut Rng::with_seed(seed ^ 0x6b65_7973));
-        let plan = plan.with_blindness(&mut Rng::with_seed(seed ^ 0x626c_696e));
-        let plan = plan.with_grace(&mut Rng::with_seed(seed ^ 0x6772_6163));
-        let rng = &mut Rng::with_seed(seed ^ 0x726f_7574);
+            .with_squatters(&mut own(seed, 0x7371_7561));
+        let plan = plan.with_claims(&mut own(seed, 0x636c_6169));
+        let plan = plan.with_keys(&mut own(seed, 0x6b65_7973));
+        let plan = plan.with_blindness(&mut own(seed, 0x626c_696e));
+        let plan = plan.with_grace(&mut own(seed, 0x6772_6163));
+        let rng = &mut own(seed, 0x726f_7574);
         let plan = Self {
             late_routes: rng.bool(),
             terse: rng.u32(..6) == 0,
             ..plan
         };
-        let plan = plan.with_ports(&mut Rng::with_seed(seed ^ 0x706f_7274));
-        let plan = plan.with_docker(&mut Rng::with_seed(seed ^ 0x646f_636b));
-        let plan = plan.with_wires(&mut Rng::with_seed(seed ^ 0x7769_7265));
-        let plan = if seed >= LOCAL {
-            plan.with_addresses_of_ours(seed)
-        } else {
-            plan
+        let plan = plan.with_ports(&mut own(seed, 0x706f_7274));
+        let plan = plan.with_docker(&mut own(seed, 0x646f_636b));
+        let plan = plan.with_wires(&mut own(seed, 0x7769_7265));
+        let plan = match seed {
+            ..LOCAL => plan,
+            // If their servers allow that.
+            LOCAL.. => plan.with_fallback(&mut own(seed, 0x6661_6c6c)),
         };
         // Clients that ask for broadcast answers at once, and leases that end before a third try, are irrelevant here.
         let long = plan.lease >= 600 && !plan.docker && !plan.ipvlan;
-        let orders = (Rng::with_seed(seed ^ 0x6f72_6472).u32(..6) == 0).then_some(active / 4);
+        let orders = (own(seed, 0x6f72_6472).u32(..6) == 0).then_some(active / 4);
         let plan = Self {
             orders,
-            flag_only: long && Rng::with_seed(seed ^ 0x666c_6167).u32(..8) == 0,
+            flag_only: long && own(seed, 0x666c_6167).u32(..8) == 0,
             ..plan
         };
         match seed {
@@ -387,11 +360,6 @@ impl Plan {
             TAKEN..RARE => plan.with_late_squatters(),
             RARE.. => plan.with_rarity(seed),
         }
-    }
-
-    /// Gives these seeds fallbacks, if their servers allow that.
-    fn with_addresses_of_ours(self, seed: u64) -> Self {
-        self.with_fallback(&mut Rng::with_seed(seed ^ 0x6661_6c6c))
     }
 
     /// Gives every second seed with flapping links ports that forward late, and one seed in six servers that cut an option short.
@@ -431,11 +399,9 @@ impl Plan {
     /// Gives two seeds in three identities that can return.
     fn with_grace(mut self, rng: &mut Rng) -> Self {
         self.grace = pick(rng, &[None, None, Some(0), Some(5), Some(60), Some(120)]);
-        self.elsewhere = if self.grace.is_some() {
-            pick(rng, &[0, 200_000])
-        } else {
-            0
-        };
+        if self.grace.is_some() {
+            self.elsewhere = pick(rng, &[0, 200_000]);
+        }
         self
     }
 
@@ -454,11 +420,9 @@ impl Plan {
     /// offered. The first is left out if stores are damaged, because containers are then adopted without asking any station.
     fn with_claims(mut self, rng: &mut Rng) -> Self {
         self.proxy = rng.u32(..8) == 0 && self.damages == 0;
-        self.claimer = if rng.u32(..16) == 0 {
-            rng.u32(5..30)
-        } else {
-            0
-        };
+        if rng.u32(..16) == 0 {
+            self.claimer = rng.u32(5..30);
+        }
         self
     }
 
@@ -478,14 +442,8 @@ impl Plan {
         if network {
             self.loss = pick(rng, &[0, 10_000, 100_000, 300_000]);
             self.duplicates = pick(rng, &[0, 50_000, 300_000]);
-            self.late = pick(
-                rng,
-                &[
-                    None,
-                    Some(Duration::from_millis(20)),
-                    Some(Duration::from_secs(3)),
-                ],
-            );
+            let late = pick(rng, &[None, Some(20), Some(3000)]);
+            self.late = late.map(Duration::from_millis);
             self.server_faults = pick(rng, &[None, Some(often)]);
             self.partitions = pick(rng, &[None, Some(often)]);
             self.storms = pick(rng, &[None, None, Some(often)]);
