@@ -94,8 +94,9 @@ pub(super) trait Errand: Debug + Sync {
     /// Takes the answer; `None`: the connection broke.
     fn answered(&self, world: &mut World, lan: usize, asked: &Asked, answer: Option<Answer>);
 
-    /// Handles that the caller of a request about the LAN gives up.
+    /// Handles that the caller of a request about the LAN gives up; the daemon has heard it hang up. `open`: it had no answer.
     fn gives_up(&self, _world: &mut World, _lan: usize, _id: RequestId) {}
+    fn hung_up(&self, _world: &mut World, _asked: &Asked, _open: bool) {}
 
     /// Returns whether this is how the engine of this attachment ends what it no longer has.
     fn tidies(&self, _attachment: &Attachment) -> bool {

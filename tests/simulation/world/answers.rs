@@ -30,6 +30,9 @@ impl World {
         let Some(asked) = self.requests.remove(&id) else {
             return;
         };
+        if let Some((_, errand)) = asked.errand {
+            errand.hung_up(self, &asked, open);
+        }
         let Some((index, generation)) = asked
             .by
             .filter(|(index, g)| self.actors[*index].generation == *g)

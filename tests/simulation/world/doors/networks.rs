@@ -177,6 +177,10 @@ impl Errand for Networks {
         }
     }
 
+    fn hung_up(&self, world: &mut World, asked: &Asked, open: bool) {
+        world.heard_given_up(&asked.call, open);
+    }
+
     fn gives_up(&self, world: &mut World, lan: usize, id: RequestId) {
         world.give_up(lan, id);
     }
@@ -293,6 +297,15 @@ impl World {
             self.after(20, 4 * MILLI, Event::Request(id));
         }
         twice
+    }
+
+    /// The daemon has heard that dockerd gave up on a network, and forgets it if it had not answered. The store may not be told
+    /// about that.
+    pub(in crate::world) fn heard_given_up(&mut self, call: &Call, open: bool) {
+        let stored = open && !self.store_fails && self.plan.crashes.is_empty();
+        if let (Call::Network(NetworkCall::Create(record)), true) = (call, stored) {
+            self.wired.forgotten.remove(&record.id);
+        }
     }
 
     /// Handles an answer to dockerd about a network; `None`: the connection broke.

@@ -214,7 +214,7 @@ impl Desk<'_> {
         let next = match self.docker.jobs.remove(&id) {
             Some(DockerJob::Inquire(job)) => job.time_out(self, now, id),
             Some(DockerJob::Pool(job)) => job.time_out(self, now),
-            Some(DockerJob::Network(job)) => job.time_out(self),
+            Some(DockerJob::Network(job)) => job.time_out(self, id),
             Some(DockerJob::Endpoint(job)) => job.time_out(self, now, id),
             None => return,
         };

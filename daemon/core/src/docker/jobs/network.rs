@@ -5,7 +5,7 @@
 
 use super::{DockerJob, Next};
 use crate::docker::{Desk, DockerKey, DockerRecord};
-use crate::effect::{Answer, Failure, NetworkAnswer, Outcome, RequestId, StoreCause};
+use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId, StoreCause};
 use crate::identity::DoorId;
 use crate::job::LIMIT;
 use crate::link::{LinkCause, LinkView, Target};
@@ -18,21 +18,23 @@ use crate::time::Now;
 pub(in crate::docker) struct NetworkChange {
     record: Box<NetworkRecord>,
     stage: NetworkStage,
+    /// Whether its caller has hung up.
+    unheard: bool,
 }
 
 /// How far that is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum NetworkStage {
     /// Its host link is being looked at.
-    Looking,
+    Looking(OpId),
     /// The link of its VLAN is being made.
-    Making,
+    Making(OpId),
     /// It is being written; it is known already.
-    Writing,
+    Writing(OpId),
     /// The store is deleting it; it is still known.
     Forgetting,
     /// It is forgotten, and the link of its VLAN is being deleted.
-    Unmaking,
+    Unmaking(OpId),
 }
 
 impl NetworkChange {
@@ -63,12 +65,17 @@ impl NetworkChange {
             let (leased, own) = (leased.clone(), record.wiring.lan());
             return Err(NetworkFault::Elsewhere { leased, own }).into();
         }
-        let ifname = record.wiring.on.clone();
-        desk.inspect(DoorWaiter::Call(id), Target::Host { ifname });
+        let op = desk.inspect(
+            DoorWaiter::Call(id),
+            Target::Host {
+                ifname: record.wiring.on.clone(),
+            },
+        );
         desk.time_call(id, now.boot + LIMIT);
         Self {
             record,
-            stage: NetworkStage::Looking,
+            stage: NetworkStage::Looking(op),
+            unheard: false,
         }
         .waits()
     }
@@ -86,6 +93,7 @@ impl NetworkChange {
         Self {
             record: Box::new(record),
             stage: NetworkStage::Forgetting,
+            unheard: false,
         }
         .waits()
     }
@@ -97,7 +105,7 @@ impl NetworkChange {
 
     /// Returns whether it may have made the link of a VLAN for a network that is not known yet.
     pub(in crate::docker) fn is_making(&self) -> bool {
-        self.stage == NetworkStage::Making
+        matches!(self.stage, NetworkStage::Making(_))
     }
 
     fn waits(self) -> Next {
@@ -112,13 +120,14 @@ impl NetworkChange {
         outcome: Outcome,
     ) -> Next {
         let failed = |failure| Next::Answers(Answer::Failed(failure));
-        match (outcome, self.stage) {
-            (Outcome::Inspected(seen), NetworkStage::Looking) => {
+        match (outcome, &self.stage) {
+            (Outcome::Inspected(seen), NetworkStage::Looking(_)) => {
                 match check(&self.record.wiring, seen) {
                     Ok(()) => match self.record.wiring.vlan() {
                         Some(vlan) => {
-                            desk.registry.tables.out.make(DoorWaiter::Call(id), vlan);
-                            self.stage = NetworkStage::Making;
+                            self.stage = NetworkStage::Making(
+                                desk.registry.tables.out.make(DoorWaiter::Call(id), vlan),
+                            );
                             self.waits()
                         }
                         None => self.keep(desk, now, id),
@@ -126,26 +135,26 @@ impl NetworkChange {
                     Err(fault) => Err(fault).into(),
                 }
             }
-            (Outcome::Made(Ok(())), NetworkStage::Making) => self.keep(desk, now, id),
-            (Outcome::Made(Err(cause)), NetworkStage::Making) => {
+            (Outcome::Made(Ok(())), NetworkStage::Making(_)) => self.keep(desk, now, id),
+            (Outcome::Made(Err(cause)), NetworkStage::Making(_)) => {
                 // A link that took too long may be there by now, or appear later.
                 unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
                 let target = self.record.wiring.vlan().map(|link| link.owner.ifname());
                 let target = target.unwrap_or_default();
                 failed(Failure::Link { target, cause })
             }
-            (Outcome::Persisted(Ok(())), NetworkStage::Writing) => {
+            (Outcome::Persisted(Ok(())), NetworkStage::Writing(_)) => {
                 desk.docker.networks.kept.insert(self.record.id.clone());
                 done()
             }
-            (Outcome::Persisted(Err(cause)), NetworkStage::Writing) => {
+            (Outcome::Persisted(Err(cause)), NetworkStage::Writing(_)) => {
                 take_back(desk, &self.record);
                 failed(Failure::Store(cause))
             }
             (Outcome::Persisted(result), NetworkStage::Forgetting) => {
                 self.forgotten(desk, id, result)
             }
-            (Outcome::Unmade(result), NetworkStage::Unmaking) => {
+            (Outcome::Unmade(result), NetworkStage::Unmaking(_)) => {
                 if let Err(cause) = result {
                     tracing::warn!(network = %self.record.id, %cause, "the link of its VLAN is still there: trying again");
                     desk.list_again(now);
@@ -164,8 +173,7 @@ impl NetworkChange {
             return Err(NetworkFault::Full(MOST_NETWORKS)).into();
         }
         let change = DockerRecord::Network((*self.record).clone()).put();
-        desk.write(DoorWaiter::Call(id), vec![change]);
-        self.stage = NetworkStage::Writing;
+        self.stage = NetworkStage::Writing(desk.write(DoorWaiter::Call(id), vec![change]));
         self.waits()
     }
 
@@ -176,35 +184,67 @@ impl NetworkChange {
         id: RequestId,
         result: Result<(), StoreCause>,
     ) -> Next {
-        if let Err(cause) = result {
-            return Next::Answers(Answer::Failed(Failure::Store(cause)));
+        let is_forgotten = result.is_ok();
+        let answer = if self.unheard {
+            Next::Nothing
+        } else {
+            result.map_or_else(
+                |cause| Next::Answers(Answer::Failed(Failure::Store(cause))),
+                |()| done(),
+            )
+        };
+        if !is_forgotten {
+            return answer;
         }
         desk.docker.networks.forget(&self.record.id);
-        match unmake_vlan(desk, &self.record.wiring, DoorWaiter::Call(id)) {
-            true => {
-                self.stage = NetworkStage::Unmaking;
+        let waiter = if self.unheard {
+            DoorWaiter::Nobody
+        } else {
+            DoorWaiter::Call(id)
+        };
+        match unmake_vlan(desk, &self.record.wiring, waiter) {
+            Some(op) if !self.unheard => {
+                self.stage = NetworkStage::Unmaking(op);
                 self.waits()
             }
-            false => done(),
+            _ => answer,
         }
     }
 
-    pub(super) fn time_out(self, desk: &mut Desk<'_>) -> Next {
+    pub(super) fn time_out(self, desk: &mut Desk<'_>, id: RequestId) -> Next {
         let waiting_for = match self.stage {
-            NetworkStage::Looking => "a look at the host's link",
-            NetworkStage::Making => "the link of its VLAN",
-            NetworkStage::Writing | NetworkStage::Forgetting => "the store to record it",
-            NetworkStage::Unmaking => "the link of its VLAN to be deleted",
+            NetworkStage::Looking(_) => "a look at the host's link",
+            NetworkStage::Making(_) => "the link of its VLAN",
+            NetworkStage::Writing(_) | NetworkStage::Forgetting => "the store to record it",
+            NetworkStage::Unmaking(_) => "the link of its VLAN to be deleted",
         };
-        self.hang_up(desk);
-        Next::Answers(Answer::Failed(Failure::TimedOut(waiting_for, LIMIT)))
+        let next = self.hang_up(desk);
+        desk.registry
+            .tables
+            .out
+            .reply(id, Answer::Failed(Failure::TimedOut(waiting_for, LIMIT)));
+        next
     }
 
-    /// Deletes the link of a VLAN that may still appear. A network that is being written stays, as one does whose caller left just
-    /// after its answer: Docker may ask for it again.
-    pub(super) fn hang_up(self, desk: &mut Desk<'_>) -> Next {
-        if self.is_making() {
-            unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
+    /// Undoes what has been made so far. A network that is being deleted stays deleted.
+    pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) -> Next {
+        match self.stage {
+            NetworkStage::Looking(op) | NetworkStage::Unmaking(op) => {
+                desk.registry.tables.out.forget(op)
+            }
+            // The link may still appear. Its deletion comes after that.
+            NetworkStage::Making(op) => {
+                desk.registry.tables.out.forget(op);
+                unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
+            }
+            NetworkStage::Writing(op) => {
+                desk.registry.tables.out.forget(op);
+                take_back(desk, &self.record);
+            }
+            NetworkStage::Forgetting => {
+                self.unheard = true;
+                return self.waits();
+            }
         }
         Next::Nothing
     }
@@ -214,18 +254,19 @@ fn done() -> Next {
     Ok(NetworkAnswer::Done).into()
 }
 
-/// Deletes a VLAN's link if no network is in it any more. Returns whether it does.
-fn unmake_vlan(desk: &mut Desk<'_>, wiring: &Wiring, waiter: DoorWaiter) -> bool {
-    let vlan = wiring.vlan();
-    let unused = vlan.filter(|_| !desk.docker.has_vlan(&wiring.on, wiring.vlan));
-    let unmakes = unused.map(|vlan| desk.registry.tables.out.unmake(waiter, vlan.owner));
-    unmakes.is_some()
+/// Deletes a VLAN's link if no network is in it any more.
+fn unmake_vlan(desk: &mut Desk<'_>, wiring: &Wiring, waiter: DoorWaiter) -> Option<OpId> {
+    let vlan = wiring
+        .vlan()
+        .filter(|_| !desk.docker.has_vlan(&wiring.on, wiring.vlan))?;
+    Some(desk.registry.tables.out.unmake(waiter, vlan.owner))
 }
 
 /// Forgets a network that was not kept, unless another call has kept it or may still do so.
 fn take_back(desk: &mut Desk<'_>, record: &NetworkRecord) {
-    let writes =
-        |call: &NetworkChange| call.record.id == record.id && call.stage == NetworkStage::Writing;
+    let writes = |call: &NetworkChange| {
+        call.record.id == record.id && matches!(call.stage, NetworkStage::Writing(_))
+    };
     if desk.docker.networks.kept.contains(&record.id) || desk.docker.changing_networks().any(writes)
     {
         return;
