@@ -107,6 +107,9 @@ rules! {
     ReleaseTurns: "Pace", 99;
     /// An endpoint of Docker whose lease ended before this daemon knew it is forgotten.
     EndpointWithoutLease: "Residue", 1210;
+    /// An ADD that comes again for a lease without its address gets late routes again: a runtime that repeats it makes the interface
+    /// anew.
+    RouteAgain: "Failed", 9901191;
     /// What no caller waits for has permits of its own: a container that lost its lease would wait behind ADDs that are repeated
     /// without end.
     BackgroundShare: "Bare", 4000000004;

@@ -471,9 +471,9 @@ impl Binding {
         self.keeps(cx, |hold, _, _| hold.record_again());
     }
 
-    /// Records that a caller is told the lease again.
-    pub(crate) fn tells_again(&mut self, cx: &mut Cx<'_>) {
-        self.keeps(cx, |hold, common, _| hold.tells_again(common));
+    /// Records that a main plugin is about to put the address on again, without some of the routes.
+    pub(crate) fn route_again(&mut self, cx: &mut Cx<'_>) {
+        self.keeps(cx, Hold::route_again);
     }
 
     /// Returns until when a lease is kept for its container to return.

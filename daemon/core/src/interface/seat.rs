@@ -17,6 +17,7 @@ use crate::grant::policy::{OnChange, OnExpiry, Policy};
 use crate::link::{LinkCause, LinkRoute, LinkView, Step};
 use crate::plan::{self, Before};
 use crate::record::{BindingId, Former};
+use crate::rules::{Rule, cut};
 use crate::time::Instant;
 
 /// What one binding has on an interface, and wants there.
@@ -380,6 +381,13 @@ impl Seat {
         }
         if has_lease {
             self.presence = Presence::Awaited;
+        }
+    }
+
+    /// Records that a main plugin is about to put a grant on again, without some of the routes.
+    pub(crate) fn route_again(&mut self, grant: &Grant) {
+        if grant.has_late() && self.presence != Presence::There && !cut(Rule::RouteAgain) {
+            self.due().lacks_routes(true);
         }
     }
 

@@ -59,7 +59,7 @@ pub(super) fn settle(
                     netns: add.place.netns().map(Path::to_owned),
                 });
             }
-            tables.with(now, rival, |binding, cx| binding.tells_again(cx));
+            tables.with(now, rival, |binding, cx| binding.route_again(cx));
             // The rival waits for the ADD's interface, not for the one that disappeared.
             seeking.wait(tables, now, rival);
             return Admitted::Holds(Answer::leased(&lease, &add.profile.policy));

@@ -3,6 +3,8 @@
 
 use super::rig::*;
 
+const HOST: &str = "192.0.2.50/32";
+
 fn route(destination: &str, via: Option<&str>) -> Step {
     Step::AddRoute(LinkRoute {
         destination: destination.parse().unwrap(),
@@ -19,6 +21,20 @@ fn off_link() -> [Step; 2] {
     ]
 }
 
+/// An ADD of a /32 with a router elsewhere, whose main plugin cannot add what is not in the subnet.
+fn added() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.profile.policy.late_routes = true;
+    (rig.mask, rig.options, rig.lease) = ([255, 255], vec![3, 4, 203, 0, 113, 1], 10_000);
+    rig.add("a", 1, "a");
+    assert!(
+        rig.answers
+            .values()
+            .any(|answer| matches!(answer, Answer::Leased { .. }))
+    );
+    rig
+}
+
 #[test]
 fn late_routes_are_put_on_whatever_on_change_says() {
     let mut rig = Rig::new(8);
@@ -26,6 +42,17 @@ fn late_routes_are_put_on_whatever_on_change_says() {
     rig.profile.policy.on_change = OnChange::Keep;
     rig.options = vec![3, 4, 203, 0, 113, 1];
     rig.bind();
+    assert_eq!(rig.steps, off_link());
+}
+
+#[test]
+fn an_add_that_comes_again_has_late_routes_again() {
+    let mut rig = added();
+    rig.configure(HOST);
+    rig.take_off(HOST);
+    rig.steps.clear();
+    rig.add("a", 1, "a");
+    rig.configure(HOST);
     assert_eq!(rig.steps, off_link());
 }
 

@@ -82,11 +82,17 @@ impl Hold {
         seat.is_some_and(|seat| seat.leaves_lost(&common.profile.policy, common.grant(lost), taken))
     }
 
-    /// Records that the lease is told again, which may have another address by now.
-    pub(in crate::binding) fn tells_again(&mut self, common: &mut Common) {
-        if let Some(lease) = self.client.shared() {
-            self.after.record |= common.answers(&lease);
+    /// Records that a main plugin is about to put the address on again, without some of the routes. Docker is told the lease
+    /// again, which may have another address by now.
+    pub(in crate::binding) fn route_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let Some(lease) = self.client.shared() else {
+            return;
+        };
+        let grant = common.grant(&lease);
+        if let Some(seat) = common.seat_mut(cx) {
+            seat.route_again(&grant);
         }
+        self.after.record |= common.answers(&lease);
     }
 }
 
