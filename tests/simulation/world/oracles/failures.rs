@@ -49,7 +49,7 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
         Failure::Attached { .. } => recent,
         Failure::Link { .. } => !intact,
         Failure::AddressHeld { .. } => has_namesake(world, index),
-        Failure::Conflict { address, .. }
+        Failure::Conflict { address, .. } | Failure::NotDeclined { address, .. }
             if world.elsewhere.there.contains_key(&(actor.lan, *address)) =>
         {
             true
