@@ -41,9 +41,9 @@ struct Seen {
 #[derive(Debug)]
 struct AskedServer {
     address: Ipv4Addr,
+    asked: Instant,
     /// Whether it has answered.
     on_wire: bool,
-    until: Instant,
 }
 
 impl Lans {
@@ -58,7 +58,7 @@ impl Lans {
     /// Returns whether a DECLINE may be sent.
     pub fn may_decline(&self, lan: &Lan, now: Instant) -> bool {
         let declines = self.0.get(lan).map_or(&[][..], |seen| &seen.declines);
-        let last = declines.iter().filter(|at| now < **at + REMEMBERED);
+        let last = declines.iter().filter(|at| counts(**at, now));
         last.count() < MOST_DECLINES || cut(Rule::DeclineLimit)
     }
 
@@ -77,7 +77,7 @@ impl Lans {
         let proxies = self.0.get(lan).map_or(&[][..], |seen| &seen.proxies);
         proxies
             .iter()
-            .any(|(known, at)| *known == mac && now < *at + REMEMBERED)
+            .any(|(known, at)| *known == mac && counts(*at, now))
     }
 
     /// Returns whether all servers that clients have chosen lately are on the wire, and one of them is acceptable.
@@ -97,8 +97,8 @@ impl Lans {
         }
         servers.push(AskedServer {
             address,
+            asked: now,
             on_wire: false,
-            until: now + REMEMBERED,
         });
         None
     }
@@ -117,7 +117,7 @@ impl Lans {
             .get(lan)
             .map_or(&[][..], |seen| &seen.servers)
             .iter()
-            .filter(move |known| now < known.until)
+            .filter(move |known| counts(known.asked, now))
     }
 
     fn seen(&mut self, lan: &Lan, now: Instant) -> &mut Seen {
@@ -128,12 +128,17 @@ impl Lans {
     /// Forgets what is out of date: nothing is kept about a LAN without trouble.
     fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, seen| {
-            seen.declines.retain(|at| now < *at + REMEMBERED);
-            seen.proxies.retain(|(_, at)| now < *at + REMEMBERED);
-            seen.servers.retain(|known| now < known.until);
+            seen.declines.retain(|at| counts(*at, now));
+            seen.proxies.retain(|(_, at)| counts(*at, now));
+            seen.servers.retain(|known| counts(known.asked, now));
             !seen.declines.is_empty() || !seen.proxies.is_empty() || !seen.servers.is_empty()
         });
     }
+}
+
+/// Returns whether what happened at a time still counts.
+fn counts(at: Instant, now: Instant) -> bool {
+    now < at + REMEMBERED
 }
 
 #[cfg(test)]
