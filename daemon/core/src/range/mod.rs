@@ -126,8 +126,10 @@ impl FallbackAllocator {
     /// # Errors
     /// All are taken.
     pub fn peek(&self) -> Result<RangeAddress, NoAddress> {
-        let size = |_| NoAddress(self.usage().map(|usage| usage.size).sum());
-        self.range.peek().map_err(size)
+        self.range.peek().map_err(|_| {
+            let sets = self.range.sets();
+            NoAddress(sets.ranges().map(|(_, range)| sets.size(range)).sum())
+        })
     }
 
     /// Returns each range and its taken addresses, in the order of the configuration.
