@@ -117,7 +117,9 @@ pub(in crate::binding) fn limit_declines(common: &Common, output: &mut Output, c
     if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &output.verdict {
         let may = cx.conflicts.may_decline(&common.identity.lan, cx.now.boot)
             && is_unheld(common, "DECLINE", lease, cx);
-        output.frames.retain(|_| may);
+        if !may {
+            output.frames.clear();
+        }
     }
 }
 
