@@ -12,6 +12,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
+use crate::http::tests::rows;
 
 const CTR: &str = include_str!("ctr.json");
 const PODMAN: &str = include_str!("podman.json");
@@ -221,9 +222,7 @@ fn what_leads_to_no_container_says_why() {
         result => {"ips": [{"address": "fd00::1/64"}]} => has no IPv4 address
         result => {"ip4": {"ip": "10.0.0.1"}} => has no IPv4 address
     "#;
-    for row in table.lines().filter(|row| !row.trim().is_empty()) {
-        let (key, row) = row.trim().split_once(" => ").unwrap();
-        let (value, cause) = row.split_once(" => ").unwrap();
+    for [key, value, cause] in rows(table) {
         let value: Value = serde_json::from_str(value).unwrap();
         refused(&cached(CONFIG, |it| it[key] = value), cause);
     }

@@ -49,7 +49,7 @@ mod show;
 mod spool;
 mod status;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -84,7 +84,7 @@ fn leased(call: &Call) -> Answer {
 }
 
 /// Reads a table: a case a line, its columns apart by arrows.
-fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
+pub(crate) fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
     let lines = table.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| {
         let columns: Vec<_> = line.split("=>").map(str::trim).collect();
