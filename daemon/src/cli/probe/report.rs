@@ -454,5 +454,7 @@ mod tests {
             (report.summary(Term::PLAIN).as_str(), report.verdict()),
             (summary, Verdict::Silent)
         );
+        let codes = [Verdict::Offered, Verdict::Silent, Verdict::Refused];
+        assert_eq!(codes.map(|verdict| verdict as u8), [0, 3, 4]);
     }
 }

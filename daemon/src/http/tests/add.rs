@@ -498,6 +498,7 @@ fn what_is_wrong_with_the_network_is_said_by_its_key() {
         {"timeout": "30"} => ipam.timeout: it must be a number, not a string
         {"clientId": "duid"} => ipam.clientId: duid needs the host's /etc/machine-id
         {"clientId": "hex:01"} => ipam.clientId: a client identifier has at least 2 bytes, this one has 1
+        {"clientId": "text:"} => ipam.clientId: a client identifier has at least 2 bytes, this one has 1
         {"clientId": "text:a/{pot}"} => ipam.clientId: {pot} is not {pod}, {namespace}, {container} or {ifname}
         {"clientId": "text:a/{pod"} => ipam.clientId: a { without its }
         {"clientId": "mac", "provide": [{"option": "61", "value": "xy"}]} => ipam.clientId: ipam.provide sets option 61 too
@@ -520,6 +521,9 @@ fn what_is_wrong_with_the_network_is_said_by_its_key() {
     let long = |key: &str, length| format!(r#"{{"{key}": "{}"}}"#, "x".repeat(length));
     let text = format!(r#"{{"clientId": "text:{}"}}"#, "x".repeat(513));
     refused(&text, "ipam.clientId: longer than 512 bytes");
+    let hex = format!(r#"{{"clientId": "hex:{}"}}"#, "01".repeat(256));
+    let msg = "ipam.clientId: a client identifier has at most 255 bytes, this one has 256";
+    refused(&hex, msg);
     let vendor_class = long("vendorClass", 256);
     refused(&vendor_class, "ipam.vendorClass: longer than 255 bytes");
     let user_class = long("userClass", 255);
