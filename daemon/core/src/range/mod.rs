@@ -126,10 +126,9 @@ impl FallbackAllocator {
     /// # Errors
     /// All are taken.
     pub fn peek(&self) -> Result<RangeAddress, NoAddress> {
-        self.range.peek().map_err(|_| {
-            let sets = self.range.sets();
-            NoAddress(sets.ranges().map(|(_, range)| sets.size(range)).sum())
-        })
+        let sets = self.range.sets();
+        let size = || sets.ranges().map(|(_, range)| sets.size(range)).sum();
+        self.range.peek().map_err(|_| NoAddress(size()))
     }
 
     /// Returns each range and its taken addresses, in the order of the configuration.

@@ -28,20 +28,18 @@ pub(in crate::binding) fn send(
     let Some(message) = frames.pop() else { return };
     common.exchange.send(frames, cx.out);
     let is_on_wire = if client.asks_first() {
-        let will_do = |server| common.profile.client.servers.trusts(server);
-        cx.conflicts.are_on_wire(lan, will_do, now)
+        let fits = |server| common.profile.client.servers.trusts(server);
+        cx.conflicts.are_on_wire(lan, fits, now)
     } else if let Some(server) = client.requests_first() {
         let is_on_wire = cx.conflicts.is_on_wire(lan, server, now);
         if is_on_wire.is_none() {
-            let question = Arp::request(common.link.mac(), Ipv4Addr::UNSPECIFIED, server);
-            common
-                .exchange
-                .send_over(question.encode(), Some(parent), cx.out);
+            let question = Arp::request(common.link.mac(), Ipv4Addr::UNSPECIFIED, server).encode();
+            common.exchange.send_over(question, Some(parent), cx.out);
         }
         is_on_wire.unwrap_or_default()
     } else {
         false
     };
-    let over = Some(parent).filter(|_| is_on_wire);
+    let over = is_on_wire.then_some(parent);
     common.exchange.send_over(message, over, cx.out);
 }
