@@ -49,9 +49,8 @@ struct AskedServer {
 impl Lans {
     /// Counts a DECLINE. Returns whether it may be sent.
     pub fn decline(&mut self, lan: &Lan, now: Instant) -> bool {
-        let declines = &mut self.seen(lan, now).declines;
-        let may = declines.len() < MOST_DECLINES || cut(Rule::DeclineLimit);
-        declines.extend(may.then_some(now));
+        let may = self.may_decline(lan, now);
+        self.seen(lan, now).declines.extend(may.then_some(now));
         may
     }
 
@@ -81,9 +80,14 @@ impl Lans {
     }
 
     /// Returns whether all servers that clients have chosen lately are on the wire, and one of them is acceptable.
-    pub fn are_on_wire(&self, lan: &Lan, will_do: impl Fn(Ipv4Addr) -> bool, now: Instant) -> bool {
-        self.servers(lan, now).all(|known| known.on_wire)
-            && self.servers(lan, now).any(|known| will_do(known.address))
+    pub fn are_on_wire(
+        &mut self,
+        lan: &Lan,
+        fits: impl Fn(Ipv4Addr) -> bool,
+        now: Instant,
+    ) -> bool {
+        let servers = &self.seen(lan, now).servers;
+        servers.iter().all(|known| known.on_wire) && servers.iter().any(|known| fits(known.address))
     }
 
     /// Returns whether a server is known to be on the wire; `None`: it is to be asked, and counts as asked now.
@@ -106,18 +110,9 @@ impl Lans {
     /// Records that a station has answered by ARP.
     pub fn answered(&mut self, lan: &Lan, address: Ipv4Addr) {
         let seen = self.0.get_mut(lan).into_iter();
-        let mut servers = seen.flat_map(|seen| &mut seen.servers);
-        if let Some(asked) = servers.find(|asked| asked.address == address) {
-            asked.on_wire = true;
-        }
-    }
-
-    fn servers(&self, lan: &Lan, now: Instant) -> impl Iterator<Item = &AskedServer> {
-        self.0
-            .get(lan)
-            .map_or(&[][..], |seen| &seen.servers)
-            .iter()
-            .filter(move |known| counts(known.asked, now))
+        let servers = seen.flat_map(|seen| &mut seen.servers);
+        let asked = servers.filter(|asked| asked.address == address);
+        asked.for_each(|asked| asked.on_wire = true);
     }
 
     fn seen(&mut self, lan: &Lan, now: Instant) -> &mut Seen {
@@ -198,17 +193,24 @@ mod tests {
     fn a_server_is_known_to_be_on_the_wire_for_ten_minutes() {
         let (mut lans, lan) = (Lans::default(), lan("a"));
         let [server, other] = [50, 51].map(|n| Ipv4Addr::new(192, 0, 2, n));
-        let all = |lans: &Lans, now| lans.are_on_wire(&lan, |_| true, at(now));
-        assert!(!all(&lans, 0.0), "nothing is known");
+        let all = |lans: &mut Lans, now| lans.are_on_wire(&lan, |_| true, at(now));
+        assert!(!all(&mut lans, 0.0), "nothing is known");
         assert_eq!(lans.is_on_wire(&lan, server, at(0.0)), None);
         lans.answered(&lan, other);
         assert_eq!(lans.is_on_wire(&lan, server, at(1.0)), Some(false));
         lans.answered(&lan, server);
         assert_eq!(lans.is_on_wire(&lan, server, at(599.999)), Some(true));
-        assert!(all(&lans, 599.999) && !all(&lans, 600.0));
+        assert!(all(&mut lans, 599.999));
         assert!(!lans.are_on_wire(&lan, |address| address != server, at(1.0)));
         assert_eq!(lans.is_on_wire(&lan, other, at(599.0)), None);
-        assert!(!all(&lans, 599.5), "another may be in a sibling");
+        assert!(!all(&mut lans, 599.5), "another may be in a sibling");
+        lans.answered(&lan, other);
+        assert!(
+            all(&mut lans, 599.999)
+                && !lans.are_on_wire(&lan, |address| address == server, at(600.0))
+        );
+        assert_eq!(lans.is_on_wire(&lan, server, at(600.0)), None);
+        assert!(!all(&mut lans, 600.0));
         lans.tidy(at(1200.0));
         assert!(lans.0.is_empty(), "nothing is kept");
     }
