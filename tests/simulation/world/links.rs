@@ -1,8 +1,10 @@
 //! Links made for Docker: the shell's part, which makes and deletes them, and dockerd's, which moves them.
 
+use leasehold_core::identity::Attachment;
 use leasehold_core::link::own::{LinkOwner, OwnLink, OwnLinks};
 use leasehold_core::link::{KernelMessage, LinkCause};
 use leasehold_core::testbed::kernel::{At, HOST};
+use leasehold_core::testbed::link::Own;
 
 use super::seen::Seen;
 use super::shell::{Fate, LIMIT, refused};
@@ -96,8 +98,15 @@ impl World {
     /// Lets dockerd move the link of an actor's endpoint into its container. Returns where it is then.
     pub(super) fn link_moves_in(&mut self, index: usize) -> Option<At> {
         let actor = &self.actors[index];
-        let owner = LinkOwner::Endpoint(actor.endpoint.clone()?);
-        let (at, own) = self.kernel.move_in(&owner, actor.netns?, self.now)?;
+        let (id, netns) = (actor.endpoint.clone()?, actor.netns?);
+        let owner = LinkOwner::Endpoint(id.clone());
+        let is_it = |own: &Own| own.owner == owner && self.was_left(own);
+        let too_late = self.kernel.own().any(|(own, _)| is_it(own));
+        if let Some(attachment) = self.wired.has(&id).cloned().filter(|_| too_late) {
+            self.left_for_too_long(&attachment);
+            self.wired.end(&id);
+        }
+        let (at, own) = self.kernel.move_in(&owner, netns, self.now)?;
         self.stats.count("links moved into containers");
         self.tell_own(own.owner, own.store, false);
         Some(at)
@@ -116,7 +125,7 @@ impl World {
 
     /// Checks that a link lives as long as its endpoint: none is deleted that dockerd is about to move, or that is in a
     /// container.
-    fn judge_unmade(&mut self, own: &leasehold_core::testbed::link::Own, with_another: bool) {
+    fn judge_unmade(&mut self, own: &Own, with_another: bool) {
         let LinkOwner::Endpoint(id) = &own.owner else {
             return;
         };
@@ -129,21 +138,29 @@ impl World {
                 format!("the link of endpoint {id} is deleted with what it is made on"),
             );
         }
-        let age = self.now - own.came;
-        if age < super::doors::may_stay(own) {
+        if !self.was_left(own) {
             let detail = format!(
                 "the link of endpoint {id} is deleted after {} ms, and dockerd has it",
-                age / MILLI
+                (self.now - own.came) / MILLI
             );
             return self.fail(Rule::Wired, detail);
         }
-        // Dockerd was too slow for it: its address goes back too.
+        self.left_for_too_long(&attachment);
+    }
+
+    /// Returns whether a link has been in the host's namespace for so long that nobody needs to expect dockerd to move it.
+    fn was_left(&self, own: &Own) -> bool {
+        self.now - own.came >= super::doors::may_stay(own)
+    }
+
+    /// Handles that dockerd is too slow for the link of an endpoint: its address goes back too.
+    fn left_for_too_long(&mut self, attachment: &Attachment) {
         self.stats.count("links that dockerd left for too long");
-        self.show(&Seen::Gone(&attachment));
+        self.show(&Seen::Gone(attachment));
         let of_it = self
             .actors
             .iter_mut()
-            .filter(|actor| actor.attachment == attachment);
+            .filter(|actor| actor.attachment == *attachment);
         of_it.for_each(|actor| actor.excused = true);
     }
 }

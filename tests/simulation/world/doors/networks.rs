@@ -495,13 +495,9 @@ impl World {
         let Some(id) = self.actors[index].endpoint.clone() else {
             return false;
         };
-        match self.wired.endpoints.get_mut(&id) {
-            Some((_, ends)) => *ends = true,
-            None if self.rng.bool() => {
-                self.forget_endpoint(index);
-                return false;
-            }
-            None => {}
+        if !self.wired.end(&id) && self.rng.bool() {
+            self.forget_endpoint(index);
+            return false;
         }
         self.nobody_has(index);
         let call = Call::Network(NetworkCall::DeleteEndpoint(id.clone()));

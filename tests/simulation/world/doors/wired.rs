@@ -74,6 +74,15 @@ impl Wired {
             .map(|(attachment, _)| attachment)
     }
 
+    /// Records that an endpoint is ending. Returns whether it was created and is not forgotten.
+    pub(in crate::world) fn end(&mut self, id: &DoorId) -> bool {
+        let endpoint = self.endpoints.get_mut(id);
+        endpoint.is_some_and(|(_, ends)| {
+            *ends = true;
+            true
+        })
+    }
+
     /// Returns the name of a LAN's network. Each network that is created has a new name.
     pub(super) fn network_id(&self, lan: usize) -> DoorId {
         DoorId::try_from(format!("{:06x}{lan:06x}{:052x}", self.created[lan], 0))
