@@ -32,8 +32,8 @@ const THROUGHPUT: f64 = 6.0;
 const SLOWEST: Duration = Duration::from_millis(150);
 /// The most memory of the daemon, in bytes: for itself, and for each lease. That is 9.5 MiB for 1,000 leases.
 const MEMORY: (u64, u64) = (8_155_000, 1_806);
-/// The shim's largest size, in bytes.
-const SHIM: u64 = 1_300_000;
+/// The shim's largest size, in bytes, with local ranges in it.
+const SHIM: u64 = 1_700_000;
 
 /// Reports the starts and the sizes.
 pub(crate) fn start(
@@ -63,7 +63,7 @@ pub(crate) fn start(
         "the same",
         theirs as f64 / daemon as f64,
     );
-    verdict.promise("shim at most 1.3 MB", shim <= SHIM, megabytes(shim));
+    verdict.promise("shim at most 1.7 MB", shim <= SHIM, megabytes(shim));
     failures(&samples.ours, "VERSION", verdict);
     Ok(())
 }
