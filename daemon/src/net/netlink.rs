@@ -19,7 +19,7 @@ use leasehold_core::link::{Cookie, LinkCause, LinkView, Wire};
 use leasehold_core::wire::Mac;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
-    NetlinkBuffer, NetlinkMessage, NlasIterator,
+    NetlinkBuffer, NetlinkMessage,
 };
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
@@ -30,7 +30,7 @@ use nix::sys::socket::GetSockOpt;
 use nix::sys::stat::Mode;
 use nix::{getsockopt_impl, libc, sockopt_impl};
 
-pub(super) use self::answer::{AddressAnswer, LinkAnswer, nsid_in};
+pub(super) use self::answer::{AddressAnswer, LinkAnswer, attribute_in, nsid_in};
 
 /// Longer than any datagram from the kernel. It fills at most 32 KiB of a dump at a time, but a single link may have up
 /// to 64 KiB of alternative names, which the administrator of a container's network can give it.
@@ -92,13 +92,16 @@ pub(super) enum NetlinkError {
 impl NetlinkError {
     /// Returns what it means for a link that was to be looked at or changed.
     pub(super) fn at(self, which: Which<'_>, doing: &'static str) -> LinkCause {
-        match self {
-            Self::Kernel {
-                errno: libc::ENODEV,
-                ..
-            } => which.missing(),
-            error => LinkCause::refused(doing, error),
+        if self.is(libc::ENODEV) {
+            which.missing()
+        } else {
+            LinkCause::refused(doing, self)
         }
+    }
+
+    /// Returns whether it is this refusal of the kernel.
+    pub(super) fn is(&self, refusal: i32) -> bool {
+        matches!(self, Self::Kernel { errno, .. } if *errno == refusal)
     }
 }
 
@@ -138,13 +141,7 @@ impl Netlink {
         let mut request = NsidMessage::default();
         request.attributes.push(NsidAttribute::Id(number));
         let asked = self.request(RouteNetlinkMessage::GetNsId(request), 0, |_, _| Ok(()));
-        !matches!(
-            asked,
-            Err(NetlinkError::Kernel {
-                errno: libc::ENOENT,
-                ..
-            })
-        )
+        !asked.is_err_and(|error| error.is(libc::ENOENT))
     }
 
     /// Returns the number that the socket's namespace has given to the one whose file is `ns`, if any.
@@ -181,10 +178,7 @@ impl Netlink {
 
     /// Lists the links on a wire, in the socket's namespace or in the one with this number.
     pub(super) fn wired(&mut self, number: Option<i32>) -> Result<Vec<LinkAnswer>, NetlinkError> {
-        let mut request = LinkMessage::default();
-        request
-            .attributes
-            .extend(number.map(LinkAttribute::IfNetnsId));
+        let request = link_message(0, number.map(LinkAttribute::IfNetnsId));
         let mut links = Vec::new();
         let is_wire = |link: &LinkAnswer| link.kind == libc::ARPHRD_ETHER && !link.dummy;
         self.each_link_of(request, |link| links.extend(Some(link).filter(is_wire)))?;
@@ -279,14 +273,9 @@ impl Netlink {
 
     /// Looks at a link in the namespace `number`; `None` if it has just gone.
     fn link_at(&mut self, index: u32, number: i32) -> Result<Option<LinkAnswer>, NetlinkError> {
-        let mut request = LinkMessage::default();
-        request.header.index = index;
-        request.attributes.push(LinkAttribute::IfNetnsId(number));
+        let request = link_message(index, [LinkAttribute::IfNetnsId(number)]);
         match self.link_of(request) {
-            Err(NetlinkError::Kernel {
-                errno: libc::ENODEV,
-                ..
-            }) => Ok(None),
+            Err(error) if error.is(libc::ENODEV) => Ok(None),
             found => found.map(Some),
         }
     }
@@ -358,19 +347,18 @@ impl Netlink {
 
     /// Looks at a link without its addresses.
     pub(super) fn link(&mut self, which: Which<'_>) -> Result<LinkAnswer, LinkCause> {
-        let mut request = LinkMessage::default();
-        match which {
-            Which::Index(index) => request.header.index = index,
+        let request = match which {
+            Which::Index(index) => link_message(index, []),
             // The kernel's error for an impossible name says no more than ENODEV.
             Which::Name(name)
                 if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') =>
             {
                 return Err(which.missing());
             }
-            Which::Name(name) | Which::Station(name, _) => request
-                .attributes
-                .push(LinkAttribute::IfName(name.to_owned())),
-        }
+            Which::Name(name) | Which::Station(name, _) => {
+                link_message(0, [LinkAttribute::IfName(name.to_owned())])
+            }
+        };
         self.link_of(request)
             .map_err(|error| error.at(which, "look at the link"))
     }
@@ -431,6 +419,16 @@ impl Netlink {
         self.request(request, flags | NLM_F_ACK, |_, _| Ok(()))
     }
 
+    /// Deletes a link, which may have gone.
+    pub(super) fn delete(&mut self, index: u32) -> Result<(), LinkCause> {
+        match self.change(RouteNetlinkMessage::DelLink(link_message(index, [])), 0) {
+            Err(error) if !error.is(libc::ENODEV) => {
+                Err(error.at(Which::Index(index), "delete a link"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Sends a request, and passes the kind and payload of every message of the answer to `each`.
     pub(super) fn request(
         &mut self,
@@ -475,6 +473,17 @@ impl Which<'_> {
             Self::Name(name) | Self::Station(name, _) => name.to_owned(),
         })
     }
+}
+
+/// Returns a request about the link of an index, or with 0 about the one that its attributes name.
+pub(super) fn link_message(
+    index: u32,
+    attributes: impl IntoIterator<Item = LinkAttribute>,
+) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.attributes.extend(attributes);
+    message
 }
 
 /// Encodes one message.
@@ -537,9 +546,6 @@ fn sentence(flags: u16, payload: &[u8]) -> Option<String> {
         _ => HEADER,
     };
     let attributes = payload.get(CODE.checked_add(copied)?.checked_next_multiple_of(4)?..)?;
-    let found = NlasIterator::new(attributes)
-        .flatten()
-        .find(|attribute| attribute.kind() == MSG)?;
-    let text = String::from_utf8_lossy(found.value());
+    let text = String::from_utf8_lossy(attribute_in(attributes, MSG)?);
     Some(text.trim_end_matches('\0').to_owned())
 }

@@ -14,14 +14,14 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoVeth, InfoVlan, IpVlanMode, LinkAttribute,
-    LinkInfo, LinkMessage, MacVlanMode,
+    LinkInfo, MacVlanMode,
 };
 use nix::libc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::debug;
 
 use super::alias::{Mark, StoreId};
-use super::netlink::{LinkAnswer, Netlink, NetlinkError, Which};
+use super::netlink::{LinkAnswer, Netlink, NetlinkError, Which, link_message};
 use super::netns::Worker;
 use super::pool::Pool;
 use super::port::{port_mac, without_ipv6};
@@ -109,7 +109,7 @@ fn make(netlink: &mut Netlink, store: StoreId, link: &OwnLink) -> Result<(), Lin
             if netlink.is_as_wanted(&found, link, &on) {
                 return netlink.set_up_if_vlan(&found, link.kind);
             }
-            delete(netlink, found.index)?;
+            netlink.delete(found.index)?;
         }
         // Somebody else made the requested link.
         Some(found) if is_vlan(&found, link, &on) => {
@@ -132,7 +132,7 @@ fn make(netlink: &mut Netlink, store: StoreId, link: &OwnLink) -> Result<(), Lin
     let finished = finish(netlink, store, link, &on, &made);
     if finished.is_err() {
         // The first failure is the one to report.
-        let _ = delete(netlink, made.index);
+        let _ = netlink.delete(made.index);
     }
     debug!(name, on = link.on, kind = ?link.kind, ok = finished.is_ok(), "made a link");
     finished
@@ -216,7 +216,7 @@ fn unmake(netlink: &mut Netlink, store: StoreId, owner: &LinkOwner) -> Result<()
         Some(found) if is_own(&found, owner, store) => Some(found.index),
         Some(_) | None => marked(netlink, store, owner)?,
     };
-    own.map_or(Ok(()), |index| delete(netlink, index))
+    own.map_or(Ok(()), |index| netlink.delete(index))
 }
 
 /// Returns the index of the link whose alias names this owner, if there is one.
@@ -263,20 +263,6 @@ fn there(netlink: &mut Netlink, name: &str) -> Result<Option<LinkAnswer>, LinkCa
     }
 }
 
-fn delete(netlink: &mut Netlink, index: u32) -> Result<(), LinkCause> {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    match netlink.change(RouteNetlinkMessage::DelLink(message), 0) {
-        // The link may have gone before this request.
-        Ok(())
-        | Err(NetlinkError::Kernel {
-            errno: libc::ENODEV,
-            ..
-        }) => Ok(()),
-        Err(error) => Err(error.at(Which::Index(index), "delete a link")),
-    }
-}
-
 /// Returns whether a link with the name of an owner's link belongs to that owner.
 fn is_own(found: &LinkAnswer, owner: &LinkOwner, store: StoreId) -> bool {
     match (Mark::of_any(&found.alias), owner) {
@@ -299,14 +285,11 @@ fn mtu(link: &OwnLink, on: &LinkAnswer) -> u32 {
 }
 
 fn request(link: &OwnLink, on: &LinkAnswer) -> RouteNetlinkMessage {
-    let mut message = LinkMessage::default();
-    message.attributes = vec![
+    let mut attributes = vec![
         LinkAttribute::IfName(link.owner.ifname()),
         LinkAttribute::Mtu(mtu(link, on)),
     ];
-    message
-        .attributes
-        .extend(link.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
+    attributes.extend(link.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
     let (kind, data) = match link.kind {
         LinkKind::Macvlan(mode) => (
             InfoKind::MacVlan,
@@ -317,25 +300,25 @@ fn request(link: &OwnLink, on: &LinkAnswer) -> RouteNetlinkMessage {
             InfoData::IpVlan(vec![InfoIpVlan::Mode(IpVlanMode::L2)]),
         ),
         LinkKind::Port => {
-            let mut port = LinkMessage::default();
-            port.attributes = vec![
+            let port = [
                 LinkAttribute::IfName(OUTSIDE.to_owned()),
                 LinkAttribute::Address(port_mac(link.mac.unwrap_or_default())),
                 // A bridge takes on the smallest MTU of its ports.
                 LinkAttribute::Mtu(on.mtu),
             ];
+            let port = link_message(0, port);
             (InfoKind::Veth, InfoData::Veth(InfoVeth::Peer(port)))
         }
         LinkKind::Vlan(vlan) => (InfoKind::Vlan, InfoData::Vlan(vec![InfoVlan::Id(vlan)])),
     };
     if link.kind != LinkKind::Port {
-        message.attributes.push(LinkAttribute::Link(on.index));
+        attributes.push(LinkAttribute::Link(on.index));
     }
-    message.attributes.push(LinkAttribute::LinkInfo(vec![
+    attributes.push(LinkAttribute::LinkInfo(vec![
         LinkInfo::Kind(kind),
         LinkInfo::Data(data),
     ]));
-    RouteNetlinkMessage::NewLink(message)
+    RouteNetlinkMessage::NewLink(link_message(0, attributes))
 }
 
 /// The bridge's end of an endpoint's veth; the kernel fills in a number.
@@ -373,16 +356,11 @@ fn refused(
         LinkKind::Vlan(_) => "8021q",
     };
     let reason = match error {
-        NetlinkError::Kernel {
-            errno: libc::EOPNOTSUPP,
-            ..
-        } => {
+        error if error.is(libc::EOPNOTSUPP) => {
             format!("{error}: is the kernel's module there (modprobe {module})?")
         }
         // Something else already takes the frames that come in on that link.
-        NetlinkError::Kernel {
-            errno: libc::EBUSY, ..
-        } => match netlink.link(Which::Index(on.master)) {
+        error if error.is(libc::EBUSY) => match netlink.link(Which::Index(on.master)) {
             Ok(above) if above.bridge => {
                 format!(
                     "{} is a port of bridge {}: create the network with -o bridge={1}",
@@ -398,10 +376,7 @@ fn refused(
                 on.name
             ),
         },
-        NetlinkError::Kernel {
-            errno: libc::EINVAL,
-            ..
-        } if matches!(link.kind, LinkKind::Macvlan(_)) => {
+        error if error.is(libc::EINVAL) && matches!(link.kind, LinkKind::Macvlan(_)) => {
             format!(
                 "{error}: a macvlan in passthru mode has {} to itself (-o macvlan_mode=passthru)",
                 on.name

@@ -34,9 +34,10 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use super::failed;
-use super::netlink::{LONGEST, LinkAnswer, Messages, Netlink, NetlinkError, Which, encode, own_ns};
+use super::netlink::{
+    LONGEST, LinkAnswer, Messages, Netlink, NetlinkError, Which, encode, link_message, own_ns,
+};
 use super::ready::Ready;
-use super::steps::link_message;
 
 /// How long a bridge may take before a new port forwards. With the spanning tree protocol it first listens and
 /// then learns, for at most 30 s each (802.1D-1998 §8.10.2).
@@ -152,13 +153,11 @@ impl Port {
         let index = end.index;
         without_ipv6(&mut here, index);
         let news = Self::news()?;
-        here.set_up(index).map_err(|error| match error {
-            NetlinkError::Kernel {
-                errno: libc::EADDRINUSE,
-                ..
-            } => LinkCause::MacTaken(mac),
-            error => error.at(Which::Index(index), "set a macvlan up"),
-        })?;
+        here.set_up(index)
+            .map_err(|error| match error.is(libc::EADDRINUSE) {
+                true => LinkCause::MacTaken(mac),
+                false => error.at(Which::Index(index), "set a macvlan up"),
+            })?;
         debug!(parent, index, "made a macvlan");
         Ok((
             Self {
@@ -172,9 +171,8 @@ impl Port {
 
     /// Removes the port. When this returns, the kernel has removed it, and its Ethernet address is free.
     pub(super) fn remove(&self) {
-        let mut request = LinkMessage::default();
-        request.header.index = self.index;
-        let bytes = encode(RouteNetlinkMessage::DelLink(request), NLM_F_REQUEST, 1);
+        let request = RouteNetlinkMessage::DelLink(link_message(self.index, []));
+        let bytes = encode(request, NLM_F_REQUEST, 1);
         // The kernel carries out a request while it is sent. If the parent has gone, so has the port.
         if let Err(error) = self.news.send_to(&bytes, &SocketAddr::new(0, 0), 0) {
             debug!(index = self.index, %error, "cannot remove a port");
@@ -219,9 +217,8 @@ impl Port {
 
 /// Asks for the port's state. The answer arrives among the news.
 fn ask(news: &Socket, index: u32) -> io::Result<()> {
-    let mut request = LinkMessage::default();
-    request.header.index = index;
-    let bytes = encode(RouteNetlinkMessage::GetLink(request), NLM_F_REQUEST, 1);
+    let request = RouteNetlinkMessage::GetLink(link_message(index, []));
+    let bytes = encode(request, NLM_F_REQUEST, 1);
     news.send_to(&bytes, &SocketAddr::new(0, 0), 0).map(drop)
 }
 
@@ -244,15 +241,14 @@ pub(super) fn port_mac(inside: Mac) -> Vec<u8> {
 }
 
 fn veth(mac: Mac, mtu: u32, host: BorrowedFd<'_>) -> RouteNetlinkMessage {
-    let mut outside = LinkMessage::default();
-    outside.attributes = vec![
+    let outside = [
         LinkAttribute::IfName(OUTSIDE.to_owned()),
         LinkAttribute::Address(port_mac(mac)),
         LinkAttribute::Mtu(mtu),
         LinkAttribute::NetNsFd(host.as_raw_fd()),
     ];
-    let mut inside = LinkMessage::default();
-    inside.attributes = vec![
+    let outside = link_message(0, outside);
+    let inside = [
         LinkAttribute::IfName(INSIDE.to_owned()),
         LinkAttribute::Address(mac.0.to_vec()),
         LinkAttribute::Mtu(mtu),
@@ -261,12 +257,11 @@ fn veth(mac: Mac, mtu: u32, host: BorrowedFd<'_>) -> RouteNetlinkMessage {
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(outside))),
         ]),
     ];
-    RouteNetlinkMessage::NewLink(inside)
+    RouteNetlinkMessage::NewLink(link_message(0, inside))
 }
 
 fn macvlan(parent: u32, mac: Mac, here: BorrowedFd<'_>) -> RouteNetlinkMessage {
-    let mut inside = LinkMessage::default();
-    inside.attributes = vec![
+    let inside = [
         LinkAttribute::IfName(INSIDE.to_owned()),
         LinkAttribute::Address(mac.0.to_vec()),
         LinkAttribute::Link(parent),
@@ -278,7 +273,7 @@ fn macvlan(parent: u32, mac: Mac, here: BorrowedFd<'_>) -> RouteNetlinkMessage {
             )])),
         ]),
     ];
-    RouteNetlinkMessage::NewLink(inside)
+    RouteNetlinkMessage::NewLink(link_message(0, inside))
 }
 
 /// Keeps the kernel from speaking IPv6 over a link of ours. If this fails, the kernel has no IPv6 at all.
@@ -294,7 +289,7 @@ pub(super) fn without_ipv6(netlink: &mut Netlink, index: u32) {
 fn in_vlan(index: u32, vlan: u16) -> LinkMessage {
     let flags = BridgeVlanInfoFlags::Pvid | BridgeVlanInfoFlags::Untagged;
     let info = AfSpecBridge::VlanInfo(BridgeVlanInfo { flags, vid: vlan });
-    let mut message = link_message(index, LinkAttribute::AfSpecBridge(vec![info]));
+    let mut message = link_message(index, [LinkAttribute::AfSpecBridge(vec![info])]);
     message.header.interface_family = AddressFamily::Bridge;
     message
 }

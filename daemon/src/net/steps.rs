@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use leasehold_core::link::{Cookie, LinkCause, LinkRoute, LinkView, Step};
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NlasIterator};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags};
 use netlink_packet_route::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
@@ -17,7 +17,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::libc;
 
 use super::alias::Mark;
-use super::netlink::{Netlink, NetlinkError, Which};
+use super::netlink::{Netlink, NetlinkError, Which, attribute_in, link_message};
 
 /// The number of the main routing table.
 const MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
@@ -71,13 +71,7 @@ impl Netlink {
         };
         done.map_err(|error| match (step, error) {
             // The link is a macvlan, and another on the same parent has its Ethernet address.
-            (
-                Step::Up,
-                NetlinkError::Kernel {
-                    errno: libc::EADDRINUSE,
-                    ..
-                },
-            ) => self.mac_taken(index),
+            (Step::Up, error) if error.is(libc::EADDRINUSE) => self.mac_taken(index),
             (_, error) => error.at(Which::Index(index), step.doing()),
         })
     }
@@ -85,14 +79,12 @@ impl Netlink {
     /// Deletes a link that a daemon made; sets any other down, and gives it a name that no runtime gives.
     fn abandon(&mut self, index: u32) -> Result<(), LinkCause> {
         let link = self.link(Which::Index(index))?;
-        let done = if Mark::of_any(&link.alias).is_some() {
-            let mut request = LinkMessage::default();
-            request.header.index = index;
-            self.change(RouteNetlinkMessage::DelLink(request), 0)
-        } else {
-            self.set_down(index)
-                .and_then(|()| self.set(index, LinkAttribute::IfName(format!("left{index}"))))
-        };
+        if Mark::of_any(&link.alias).is_some() {
+            return self.delete(index);
+        }
+        let done = self
+            .set_flags(index, LinkFlags::empty())
+            .and_then(|()| self.set(index, LinkAttribute::IfName(format!("left{index}"))));
         done.map_err(|error| error.at(Which::Index(index), Step::Abandon.doing()))
     }
 
@@ -105,26 +97,20 @@ impl Netlink {
 
     /// Sets a link administratively up.
     pub(super) fn set_up(&mut self, index: u32) -> Result<(), NetlinkError> {
-        let mut request = LinkMessage::default();
-        request.header.index = index;
-        request.header.flags = LinkFlags::Up;
-        request.header.change_mask = LinkFlags::Up;
-        self.change(RouteNetlinkMessage::SetLink(request), 0)
+        self.set_flags(index, LinkFlags::Up)
     }
 
-    fn set_down(&mut self, index: u32) -> Result<(), NetlinkError> {
-        let mut request = LinkMessage::default();
-        request.header.index = index;
+    fn set_flags(&mut self, index: u32, flags: LinkFlags) -> Result<(), NetlinkError> {
+        let mut request = link_message(index, []);
+        request.header.flags = flags;
         request.header.change_mask = LinkFlags::Up;
         self.change(RouteNetlinkMessage::SetLink(request), 0)
     }
 
     /// Sets one attribute of a link.
     pub(super) fn set(&mut self, index: u32, attribute: LinkAttribute) -> Result<(), NetlinkError> {
-        self.change(
-            RouteNetlinkMessage::SetLink(link_message(index, attribute)),
-            0,
-        )
+        let request = link_message(index, [attribute]);
+        self.change(RouteNetlinkMessage::SetLink(request), 0)
     }
 
     fn add_address(&mut self, index: u32, address: IpNet) -> Result<(), NetlinkError> {
@@ -329,18 +315,7 @@ impl Netlink {
 
 /// Treats one of the kernel's refusals as success.
 fn unless(errno: i32, asked: Result<(), NetlinkError>) -> Result<(), NetlinkError> {
-    match asked {
-        Err(NetlinkError::Kernel { errno: refusal, .. }) if refusal == errno => Ok(()),
-        asked => asked,
-    }
-}
-
-/// Returns a request about a link with one attribute.
-pub(super) fn link_message(index: u32, attribute: LinkAttribute) -> LinkMessage {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    message.attributes.push(attribute);
-    message
+    asked.or_else(|error| if error.is(errno) { Ok(()) } else { Err(error) })
 }
 
 fn address_message(index: u32, address: IpNet) -> AddressMessage {
@@ -457,17 +432,12 @@ impl RouteAnswer {
                 libc::RTA_OIF => index = four.map(u32::from_ne_bytes),
                 libc::RTA_TABLE => table = four.map_or(table, u32::from_ne_bytes),
                 libc::RTA_METRICS => {
-                    for metric in NlasIterator::new(attribute.value()).flatten() {
-                        let value = metric
-                            .value()
-                            .first_chunk::<4>()
-                            .map(|bytes| u32::from_ne_bytes(*bytes));
-                        match metric.kind() {
-                            Self::METRIC_MTU => mtu = value,
-                            Self::METRIC_ADVMSS => advmss = value,
-                            _ => {}
-                        }
-                    }
+                    let metric = |kind| {
+                        let bytes = attribute_in(attribute.value(), kind)?.first_chunk()?;
+                        Some(u32::from_ne_bytes(*bytes))
+                    };
+                    mtu = metric(Self::METRIC_MTU);
+                    advmss = metric(Self::METRIC_ADVMSS);
                 }
                 libc::RTA_MULTIPATH | Self::VIA | Self::NEXT_HOP => return Ok(None),
                 _ => {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::link::own::{LinkKind, MacvlanMode};
 use leasehold_core::wire::Mac;
-use netlink_packet_core::NlasIterator;
+use netlink_packet_core::{NLA_HEADER_SIZE, NlasIterator};
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::link::{LinkFlags, LinkHeader};
 use nix::libc;
@@ -13,7 +13,7 @@ use nix::libc;
 use super::NetlinkError;
 
 /// The part of a message about a link that is used.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::net) struct LinkAnswer {
     pub(in crate::net) family: AddressFamily,
     pub(in crate::net) index: u32,
@@ -88,23 +88,7 @@ impl LinkAnswer {
             index: header.index,
             kind: header.link_layer_type.into(),
             flags: header.flags,
-            name: String::new(),
-            alias: String::new(),
-            made: None,
-            mac: None,
-            mtu: 0,
-            other: 0,
-            other_ns: None,
-            master: 0,
-            bridge: false,
-            default_pvid: None,
-            port_delay: None,
-            macvlan: false,
-            upper: false,
-            dummy: false,
-            soft: false,
-            port_state: None,
-            received: 0,
+            ..Self::default()
         };
         for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
             let attribute = attribute
@@ -133,47 +117,29 @@ impl LinkAnswer {
     }
 
     fn read_info(&mut self, info: &[u8]) {
-        let of = |kind| {
-            NlasIterator::new(info)
-                .flatten()
-                .find(|attribute| attribute.kind() == kind)
-        };
-        let info_data = of(Self::INFO_DATA);
-        let data = |kind| {
-            let mut data = info_data
-                .iter()
-                .flat_map(|data| NlasIterator::new(data.value()).flatten());
-            data.find(|attribute| attribute.kind() == kind)
-        };
-        let first = data(Self::DATA_FIRST);
-        self.made = of(Self::INFO_KIND).and_then(|kind| {
-            kind_of(
-                kind.value(),
-                first.as_ref().map_or(&[], |first| first.value()),
-            )
-        });
-        for attribute in NlasIterator::new(info).flatten() {
-            match attribute.kind() {
-                Self::INFO_KIND => {
-                    self.soft = true;
-                    self.bridge = attribute.value().starts_with(b"bridge\0");
-                    self.macvlan = attribute.value().starts_with(b"macvlan\0");
-                    self.upper = [&b"macvlan\0"[..], b"macvtap\0", b"ipvlan\0", b"ipvtap\0"]
-                        .iter()
-                        .any(|kind| attribute.value().starts_with(kind));
-                    self.dummy = attribute.value().starts_with(b"dummy\0");
-                }
-                Self::INFO_PORT => self.read_port(attribute.value()),
-                _ => {}
-            }
+        if let Some(port) = attribute_in(info, Self::INFO_PORT) {
+            self.read_port(port);
         }
+        let Some(kind) = attribute_in(info, Self::INFO_KIND) else {
+            return;
+        };
+        let kind = kind.strip_suffix(b"\0").unwrap_or(kind);
+        let data = attribute_in(info, Self::INFO_DATA).unwrap_or_default();
+        let first = attribute_in(data, Self::DATA_FIRST).unwrap_or_default();
+        self.made = kind_of(kind, first);
+        self.soft = true;
+        self.bridge = kind == b"bridge";
+        self.macvlan = kind == b"macvlan";
+        self.upper = [&b"macvlan"[..], b"macvtap", b"ipvlan", b"ipvtap"].contains(&kind);
+        self.dummy = kind == b"dummy";
         if self.bridge {
-            let number = |kind| data(kind)?.value().try_into().ok().map(u32::from_ne_bytes);
+            let value = |kind| attribute_in(data, kind);
+            let number = |kind| value(kind)?.try_into().ok().map(u32::from_ne_bytes);
             // The port listens, then learns, each for that long (802.1D-1998 §8.4).
             let delay = number(Self::BRIDGE_DELAY)
                 .map(|delay| 2 * Duration::from_millis(10 * u64::from(delay)));
-            let filters = data(Self::BRIDGE_FILTERS).is_some_and(|filters| filters.value() != [0]);
-            let pvid = data(Self::BRIDGE_PVID).and_then(|pvid| pvid.value().try_into().ok());
+            let filters = value(Self::BRIDGE_FILTERS).is_some_and(|filters| filters != [0]);
+            let pvid = value(Self::BRIDGE_PVID).and_then(|pvid| pvid.try_into().ok());
             self.default_pvid = pvid.map(u16::from_ne_bytes).filter(|_| filters);
             self.port_delay =
                 delay.filter(|_| number(Self::BRIDGE_STP).is_some_and(|stp| stp != 0));
@@ -181,11 +147,8 @@ impl LinkAnswer {
     }
 
     fn read_port(&mut self, port: &[u8]) {
-        let mut attributes = NlasIterator::new(port).flatten();
-        let state = attributes.find(|attribute| attribute.kind() == Self::PORT_STATE);
-        self.port_state = state
-            .and_then(|state| state.value().first().copied())
-            .or(self.port_state);
+        let state = attribute_in(port, Self::PORT_STATE).and_then(|state| state.first().copied());
+        self.port_state = state.or(self.port_state);
     }
 
     /// Returns whether it is a bridge's port and forwards.
@@ -233,7 +196,7 @@ fn kind_of(name: &[u8], first: &[u8]) -> Option<LinkKind> {
     const MACVLAN_PASSTHRU: u32 = 8;
     const IPVLAN_L2: u16 = 0;
     let short = || first.try_into().ok().map(u16::from_ne_bytes);
-    match name.strip_suffix(b"\0").unwrap_or(name) {
+    match name {
         b"macvlan" => Some(LinkKind::Macvlan(
             match first.try_into().ok().map(u32::from_ne_bytes)? {
                 MACVLAN_PRIVATE => MacvlanMode::Private,
@@ -306,11 +269,16 @@ impl AddressAnswer {
 pub(in crate::net) fn nsid_in(payload: &[u8]) -> Option<i32> {
     const HEADER: usize = 4;
     const NETNSA_NSID: u16 = 1;
-    let attributes = NlasIterator::new(payload.get(HEADER..)?);
-    let found = attributes
-        .flatten()
-        .find(|attribute| attribute.kind() == NETNSA_NSID)?;
-    found.value().try_into().ok().map(i32::from_ne_bytes)
+    let number = attribute_in(payload.get(HEADER..)?, NETNSA_NSID)?;
+    number.try_into().ok().map(i32::from_ne_bytes)
+}
+
+/// Returns the value of the first attribute of a kind.
+pub(in crate::net) fn attribute_in(attributes: &[u8], kind: u16) -> Option<&[u8]> {
+    let mut attributes = NlasIterator::new(attributes).flatten();
+    let found = attributes.find(|attribute| attribute.kind() == kind)?;
+    let end = found.length().into();
+    found.into_inner().get(NLA_HEADER_SIZE..end)
 }
 
 #[cfg(test)]
