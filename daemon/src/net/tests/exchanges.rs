@@ -11,10 +11,7 @@ use leasehold_core::link::{Hears, KernelMessage, Link, LinkCause, Sockets, Step,
 use leasehold_core::wire::Mac;
 
 use super::frames::{Answer, ArpFrame, arp};
-use super::lab::{
-    Lab, MAC, Netns, PEER, PLAIN, add_address, delete, host, in_lab, index_of, inside, named,
-    set_down,
-};
+use super::lab::{Lab, MAC, Netns, PEER, PLAIN, in_lab, index_of, inside, ip, named};
 use crate::net::NetReport;
 
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
@@ -197,10 +194,8 @@ fn the_kernel_says_of_a_frame_what_its_bytes_do_not() {
 fn a_checksum_that_the_kernel_left_open_is_told() {
     in_lab(async |mut lab: Lab| {
         let (netns, inside, _) = lab.pair().await;
-        let ifindex = index_of(&inside);
-        netns.run(|| add_address(ifindex, Ipv4Addr::new(192, 0, 2, 7), 24));
-        let host0 = lab.inspect(host("host0")).await.unwrap();
-        add_address(host0.ifindex, Ipv4Addr::new(192, 0, 2, 1), 24);
+        netns.ip("addr add 192.0.2.7/24 dev eth0");
+        ip("addr add 192.0.2.1/24 dev host0");
         let exchange = lab.open(inside, PLAIN).await.unwrap();
         let server = UdpSocket::bind((Ipv4Addr::new(192, 0, 2, 1), 67)).unwrap();
         let answer = Answer::PLAIN.frame();
@@ -240,13 +235,12 @@ fn a_parent_hears_for_an_address_that_is_not_its_own() {
 #[test]
 fn a_macvlan_sends_and_hears_as_soon_as_it_has_carrier() {
     in_lab(async |mut lab: Lab| {
-        let (netns, wire, outside) = lab.pair().await;
+        let (netns, wire, _) = lab.pair().await;
         let server = lab.open(wire, WITH_ARP).await.unwrap();
-        let parent = index_of(&outside);
         for last in 0..20 {
             let container = Netns::new();
             let mac = Mac([0x02, 0, 0, 0, 1, last]);
-            container.macvlan(parent, mac);
+            container.macvlan(mac);
             let view = lab.raised(container.eth0()).await;
             let client = lab.open(container.link(&view), PLAIN).await.unwrap();
             lab.send(client, arp());
@@ -273,7 +267,7 @@ fn a_frame_over_the_parent_reaches_the_wire_alone() {
         let (mut containers, mut exchanges) = (Vec::new(), Vec::new());
         for last in 1..=2 {
             let container = Netns::new();
-            container.macvlan(parent, Mac([0x02, 0, 0, 0, 1, last]));
+            container.macvlan(Mac([0x02, 0, 0, 0, 1, last]));
             let view = lab.raised(container.eth0()).await;
             assert_eq!(view.lower, Some(parent));
             exchanges.push(lab.open(container.link(&view), WITH_ARP).await.unwrap());
@@ -363,10 +357,10 @@ fn a_held_port_is_not_unreachable() {
     in_lab(async |mut lab: Lab| {
         let (netns, inside, _) = lab.pair().await;
         let (held, free) = (Ipv4Addr::new(192, 0, 2, 7), Ipv4Addr::new(192, 0, 2, 8));
-        let ifindex = index_of(&inside);
-        netns.run(|| [held, free].map(|address| add_address(ifindex, address, 24)));
-        let host0 = lab.inspect(host("host0")).await.unwrap();
-        add_address(host0.ifindex, Ipv4Addr::new(192, 0, 2, 1), 24);
+        for address in [held, free] {
+            netns.ip(&format!("addr add {address}/24 dev eth0"));
+        }
+        ip("addr add 192.0.2.1/24 dev host0");
         lab.open(
             inside.clone(),
             Sockets {
@@ -412,15 +406,15 @@ fn an_exchange_fails_or_breaks_on_a_link_that_is_down() {
         );
 
         for (end, cause) in [
-            (set_down as fn(u32), LinkCause::Down),
+            ("link set eth0 down", LinkCause::Down),
             (
-                delete as fn(u32),
+                "link del eth0",
                 LinkCause::NoLink(format!("with index {}", view.ifindex)),
             ),
         ] {
             lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
             let opened = lab.open(netns.link(&view), PLAIN).await.unwrap();
-            netns.run(|| end(view.ifindex));
+            netns.ip(end);
             let broken = lab.event(|event| match event {
                 NetReport::Broken { exchange, cause } if *exchange == opened => Some(cause.clone()),
                 _ => None,

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)] // One descriptor that nix returns as a bare number: see `file_at`.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::fs::File;
-use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,14 +19,9 @@ use leasehold_core::link::{
 };
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoMacVlan, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
-    MacVlanMode,
-};
+use netlink_packet_core::NLM_F_ACK;
+use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sched::{CloneFlags, setns, unshare};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -327,6 +322,12 @@ pub(super) struct Netns(OwnedFd);
 /// its path is gone when it is, as in a runtime's directory.
 static DESCRIPTORS: AtomicI32 = AtomicI32::new(300);
 
+impl fmt::Display for Netns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/proc/{}/fd/{}", std::process::id(), self.file())
+    }
+}
+
 impl Netns {
     pub(super) fn new() -> Self {
         let made = thread::spawn(|| {
@@ -345,9 +346,9 @@ impl Netns {
         Self(file_at(number, &file))
     }
 
-    /// A path that leads to it from every thread of this process.
+    /// A path that leads to it from every process.
     pub(super) fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+        self.to_string().into()
     }
 
     pub(super) fn file(&self) -> i32 {
@@ -407,62 +408,21 @@ impl Netns {
 
     /// Makes a veth from `outside`, here, to `eth0` in it.
     pub(super) fn veth(&self, outside: &str) {
-        let mut inside = LinkMessage::default();
-        inside.attributes = vec![
-            LinkAttribute::IfName("eth0".to_owned()),
-            LinkAttribute::Address(MAC.0.to_vec()),
-            LinkAttribute::NetNsFd(self.file()),
-        ];
-        let mut link = LinkMessage::default();
-        link.attributes = vec![
-            LinkAttribute::IfName(outside.to_owned()),
-            LinkAttribute::Address(PEER.0.to_vec()),
-            LinkAttribute::LinkInfo(vec![
-                LinkInfo::Kind(InfoKind::Veth),
-                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(inside))),
-            ]),
-        ];
-        ask(
-            RouteNetlinkMessage::NewLink(link),
-            NLM_F_CREATE | NLM_F_EXCL,
-        );
+        ip(&format!(
+            "link add {outside} address {PEER} type veth peer name eth0 address {MAC} netns {self}"
+        ));
     }
 
-    /// Makes a macvlan of `parent`, a link here, as `eth0` in it.
-    pub(super) fn macvlan(&self, parent: u32, mac: Mac) {
-        let mut link = LinkMessage::default();
-        link.attributes = vec![
-            LinkAttribute::IfName("eth0".to_owned()),
-            LinkAttribute::Address(mac.0.to_vec()),
-            LinkAttribute::Link(parent),
-            LinkAttribute::NetNsFd(self.file()),
-            LinkAttribute::LinkInfo(vec![
-                LinkInfo::Kind(InfoKind::MacVlan),
-                LinkInfo::Data(InfoData::MacVlan(vec![InfoMacVlan::Mode(
-                    MacVlanMode::Bridge,
-                )])),
-            ]),
-        ];
-        ask(
-            RouteNetlinkMessage::NewLink(link),
-            NLM_F_CREATE | NLM_F_EXCL,
-        );
+    /// Makes a macvlan of `host0`, a link here, as `eth0` in it.
+    pub(super) fn macvlan(&self, mac: Mac) {
+        ip(&format!(
+            "link add link host0 name eth0 address {mac} netns {self} type macvlan mode bridge"
+        ));
     }
 
     /// Runs `ip` inside, and returns what it says.
     pub(super) fn ip(&self, arguments: &str) -> String {
-        let done = self.run(|| {
-            Command::new("ip")
-                .args(arguments.split(' '))
-                .output()
-                .expect("ip is installed")
-        });
-        assert!(
-            done.status.success(),
-            "ip {arguments}: {}",
-            String::from_utf8_lossy(&done.stderr)
-        );
-        String::from_utf8(done.stdout).unwrap()
+        self.run(|| ip(arguments))
     }
 
     pub(super) fn nft(&self, rules: &str) {
@@ -516,73 +476,22 @@ pub(super) fn netlink_port(hears_groups: bool) -> u32 {
     found.expect("there is such a socket")[2].parse().unwrap()
 }
 
-/// Asks the kernel for a change in the calling thread's namespace.
-pub(super) fn ask(message: RouteNetlinkMessage, flags: u16) {
-    Netlink::open()
-        .unwrap()
-        .request(message, flags | NLM_F_ACK, |_, _| Ok(()))
-        .unwrap();
-}
-
-pub(super) fn set_down(ifindex: u32) {
-    let mut link = LinkMessage::default();
-    link.header.index = ifindex;
-    link.header.change_mask = LinkFlags::Up;
-    ask(RouteNetlinkMessage::SetLink(link), 0);
-}
-
-pub(super) fn delete(ifindex: u32) {
-    let mut link = LinkMessage::default();
-    link.header.index = ifindex;
-    ask(RouteNetlinkMessage::DelLink(link), 0);
-}
-
-fn address(ifindex: u32, address: Ipv4Addr, prefix: u8) -> AddressMessage {
-    let mut message = AddressMessage::default();
-    message.header.family = AddressFamily::Inet;
-    message.header.index = ifindex;
-    message.header.prefix_len = prefix;
-    message.attributes = vec![
-        AddressAttribute::Local(address.into()),
-        AddressAttribute::Address(address.into()),
-    ];
-    message
-}
-
-pub(super) fn add_address(ifindex: u32, ip: Ipv4Addr, prefix: u8) {
-    ask(
-        RouteNetlinkMessage::NewAddress(address(ifindex, ip, prefix)),
-        NLM_F_CREATE | NLM_F_EXCL,
+/// Runs `ip` in the calling thread's namespace, and returns what it says.
+pub(super) fn ip(arguments: &str) -> String {
+    let done = Command::new("ip")
+        .args(arguments.split(' '))
+        .output()
+        .expect("ip is installed");
+    assert!(
+        done.status.success(),
+        "ip {arguments}: {}",
+        String::from_utf8_lossy(&done.stderr)
     );
+    String::from_utf8(done.stdout).unwrap()
 }
 
-pub(super) fn delete_address(ifindex: u32, ip: Ipv4Addr, prefix: u8) {
-    ask(
-        RouteNetlinkMessage::DelAddress(address(ifindex, ip, prefix)),
-        0,
-    );
-}
-
-/// Makes a bridge here, and returns its index.
-pub(super) fn make_bridge(name: &str) -> u32 {
-    let mut bridge = LinkMessage::default();
-    bridge.attributes = vec![
-        LinkAttribute::IfName(name.to_owned()),
-        LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
-    ];
-    ask(
-        RouteNetlinkMessage::NewLink(bridge),
-        NLM_F_CREATE | NLM_F_EXCL,
-    );
-    nix::net::if_::if_nametoindex(name).unwrap()
-}
-
-/// Makes a bridge, puts a link in and takes it out again.
-pub(super) fn into_and_out_of_a_bridge(ifindex: u32) {
-    for controller in [make_bridge("br0"), 0] {
-        let mut link = LinkMessage::default();
-        link.header.index = ifindex;
-        link.attributes = vec![LinkAttribute::Controller(controller)];
-        ask(RouteNetlinkMessage::SetLink(link), 0);
-    }
+/// Makes the bridge `br0` here, and returns its index.
+pub(super) fn make_bridge() -> u32 {
+    ip("link add br0 type bridge");
+    nix::net::if_::if_nametoindex("br0").unwrap()
 }

@@ -1,7 +1,6 @@
 //! Looking at links and changing them; what is at a path; work that hangs.
 
 use std::io::ErrorKind;
-use std::net::Ipv4Addr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +8,6 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use leasehold_core::link::{ByName, Cookie, Link, LinkCause, LinkView, Step, Target};
 use leasehold_core::wire::Mac;
 use netlink_packet_route::RouteNetlinkMessage;
@@ -19,9 +17,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use super::lab::{
-    Lab, MAC, Netns, PEER, PLAIN, add_address, host, in_lab, inside, named, netlink_port,
-};
+use super::lab::{Lab, MAC, Netns, PEER, PLAIN, host, in_lab, inside, named, netlink_port};
 use crate::net::netlink::{Netlink, Which, encode};
 use crate::net::netns::Host;
 use crate::net::pool::Pool;
@@ -53,16 +49,13 @@ fn a_link_is_looked_at_set_up_and_given_an_mtu() {
         );
         assert!(after.was_down);
 
-        let address = Ipv4Addr::new(192, 0, 2, 7);
-        netns.run(|| {
-            add_address(after.ifindex, address, 24);
-            add_address(1, Ipv4Addr::new(192, 0, 2, 99), 32);
-        });
+        netns.ip("addr add 192.0.2.7/24 dev eth0");
+        netns.ip("addr add 192.0.2.99/32 dev lo");
         let known = lab
             .inspect(Target::Known(netns.link(&after)))
             .await
             .unwrap();
-        assert_eq!(known.addresses, [IpNet::new(address.into(), 24).unwrap()]);
+        assert_eq!(known.addresses, ["192.0.2.7/24".parse().unwrap()]);
         assert_eq!(
             (known.cookie, known.ifindex),
             (before.cookie, before.ifindex)
@@ -328,10 +321,9 @@ fn a_path_stays_in_the_host_prefix_over_absolute_links() {
         // Mounts of this thread and its children only.
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         mount(&["--make-rprivate", "/"]);
-        let seen_by_mount = format!("/proc/{}/fd/{}", std::process::id(), netns.file());
         mount(&[
             "--bind",
-            &seen_by_mount,
+            &netns.to_string(),
             root.join("run/netns/c1").to_str().unwrap(),
         ]);
         mount(&["--bind", "/proc", root.join("proc").to_str().unwrap()]);

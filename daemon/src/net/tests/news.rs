@@ -5,24 +5,16 @@ use std::net::Ipv4Addr;
 use leasehold_core::link::{ByName, KernelMessage, LinkCause, LinkView, Step, Target};
 use netlink_packet_core::NLM_F_REQUEST;
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-use super::lab::{
-    Lab, Netns, PLAIN, add_address, ask, delete, delete_address, host, in_lab, index_of, inside,
-    into_and_out_of_a_bridge, named, netlink_port, set_down,
-};
+use super::lab::{Lab, Netns, PLAIN, in_lab, inside, ip, named, netlink_port};
 use crate::net::NetReport;
 use crate::net::netlink::encode;
 
 /// A number that the kernel gives to no namespace by itself.
 const NUMBER: i32 = 4711;
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
-
-fn host0() -> Target {
-    host("host0")
-}
 
 /// Returns what the kernel reported unasked up to now.
 fn left_over(lab: &mut Lab) -> Vec<KernelMessage> {
@@ -35,7 +27,7 @@ fn left_over(lab: &mut Lab) -> Vec<KernelMessage> {
 
 /// Puts an address on a known link, and waits until the kernel's message is heard.
 async fn comes(lab: &mut Lab, netns: &Netns, view: &LinkView) {
-    netns.run(|| add_address(view.ifindex, ADDRESS, 24));
+    netns.ip(&format!("addr add {ADDRESS}/24 dev eth0"));
     let added = KernelMessage::AddressAdded((view.cookie, view.ifindex), ADDRESS.into());
     lab.kernel(added).await;
 }
@@ -53,11 +45,11 @@ fn carrier_comes_and_goes_with_the_other_end() {
         let inside = inside.unwrap();
         assert!(inside.up && !inside.carrier);
         let (cookie, ifindex) = (inside.cookie, inside.ifindex);
-        let outside = lab.apply(host0(), &[Step::Up]).await.1.unwrap();
+        ip("link set host0 up");
         lab.kernel(KernelMessage::Carrier((cookie, ifindex), true))
             .await;
         assert!(lab.inspect(netns.eth0()).await.unwrap().carrier);
-        set_down(outside.ifindex);
+        ip("link set host0 down");
         lab.kernel(KernelMessage::Carrier((cookie, ifindex), false))
             .await;
     });
@@ -68,7 +60,7 @@ fn addresses_come_and_go() {
     in_lab(async |mut lab: Lab| {
         let (netns, view) = lab.known("host0").await;
         comes(&mut lab, &netns, &view).await;
-        netns.run(|| delete_address(view.ifindex, ADDRESS, 24));
+        netns.ip(&format!("addr del {ADDRESS}/24 dev eth0"));
         let gone = KernelMessage::AddressGone((view.cookie, view.ifindex), ADDRESS.into());
         lab.kernel(gone).await;
     });
@@ -94,7 +86,7 @@ fn the_hosts_namespace_is_watched_once_asked_for() {
         lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
         lab.kernel(KernelMessage::Carrier((cookie, ifindex), true))
             .await;
-        delete(ifindex);
+        ip("link del host0");
         lab.kernel(KernelMessage::LinkGone((cookie, ifindex))).await;
     });
 }
@@ -102,29 +94,24 @@ fn the_hosts_namespace_is_watched_once_asked_for() {
 #[test]
 fn a_link_that_is_moved_away_counts_as_gone() {
     in_lab(async |mut lab: Lab| {
-        for end in [delete as fn(u32), move_away] {
+        let elsewhere = Netns::new();
+        for end in [
+            "link del eth0".to_owned(),
+            format!("link set eth0 netns {elsewhere}"),
+        ] {
             let (netns, view) = lab.known("host0").await;
-            netns.run(|| end(view.ifindex));
+            netns.ip(&end);
             lab.kernel(KernelMessage::LinkGone((view.cookie, view.ifindex)))
                 .await;
         }
     });
 }
 
-/// Moves a link to a namespace that dies at once, and the link with it.
-fn move_away(ifindex: u32) {
-    let elsewhere = Netns::new();
-    let mut link = LinkMessage::default();
-    link.header.index = ifindex;
-    link.attributes = vec![LinkAttribute::NetNsFd(elsewhere.file())];
-    ask(RouteNetlinkMessage::SetLink(link), 0);
-}
-
 #[test]
 fn a_port_that_leaves_a_bridge_is_not_gone() {
     in_lab(async |mut lab: Lab| {
         let (netns, view) = lab.known("host0").await;
-        netns.run(|| into_and_out_of_a_bridge(view.ifindex));
+        netns.ip_link("add br0 type bridge\nset eth0 master br0\nset eth0 nomaster\n");
         comes(&mut lab, &netns, &view).await;
         let left = left_over(&mut lab);
         let gone = KernelMessage::LinkGone((view.cookie, view.ifindex));
@@ -200,9 +187,9 @@ fn news_of_the_host_and_of_strangers_is_not_told() {
         let (known, stranger) = (Netns::new(), Netns::new());
         stranger.veth("host0");
         known.veth("host1");
-        let outside = lab.apply(host0(), &[Step::Up]).await.1.unwrap();
-        stranger.run(|| add_address(1, Ipv4Addr::new(192, 0, 2, 99), 32));
-        add_address(outside.ifindex, Ipv4Addr::new(192, 0, 2, 1), 24);
+        ip("link set host0 up");
+        stranger.ip("addr add 192.0.2.99/32 dev lo");
+        ip("addr add 192.0.2.1/24 dev host0");
         let view = lab.inspect(known.eth0()).await.unwrap();
         drop(stranger);
         comes(&mut lab, &known, &view).await;
@@ -342,9 +329,8 @@ fn tell_of_number(port: u32, sequence: u32) {
 fn a_flood_of_news_waits_in_the_kernels_socket() {
     in_lab(async |mut lab: Lab| {
         let (netns, view) = lab.known("host0").await;
-        netns.run(|| (0..2000).for_each(|n| change_mtu(view.ifindex, 1400 + n % 2)));
-        let address = Ipv4Addr::new(192, 0, 2, 7);
-        netns.run(|| add_address(view.ifindex, address, 24));
+        change_mtu(&netns, 2000);
+        netns.ip(&format!("addr add {ADDRESS}/24 dev eth0"));
         // The loop turns far more often than it takes to read all that.
         for _ in 0..10_000 {
             tokio::task::yield_now().await;
@@ -353,17 +339,16 @@ fn a_flood_of_news_waits_in_the_kernels_socket() {
         assert!((512..=1024).contains(&untaken), "{untaken}");
         lab.kernel(KernelMessage::AddressAdded(
             (view.cookie, view.ifindex),
-            address.into(),
+            ADDRESS.into(),
         ))
         .await;
     });
 }
 
-fn change_mtu(ifindex: u32, mtu: u32) {
-    let mut link = LinkMessage::default();
-    link.header.index = ifindex;
-    link.attributes = vec![LinkAttribute::Mtu(mtu)];
-    ask(RouteNetlinkMessage::SetLink(link), 0);
+/// Changes the MTU of the namespace's link that many times.
+fn change_mtu(netns: &Netns, times: usize) {
+    let changes = (0..times).map(|n| format!("set eth0 mtu {}\n", 1400 + n % 2));
+    netns.ip_link(&changes.collect::<String>());
 }
 
 #[test]
@@ -377,7 +362,7 @@ fn a_link_with_hundreds_of_names_loses_no_news() {
                 .collect::<String>(),
         );
         let view = lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
-        netns.run(|| change_mtu(view.ifindex, 1400));
+        change_mtu(&netns, 1);
         comes(&mut lab, &netns, &view).await;
         assert!(!left_over(&mut lab).contains(&KernelMessage::Missed));
     });
@@ -388,14 +373,10 @@ fn lost_news_are_told_and_another_look_hears_again() {
     in_lab(async |mut lab: Lab| {
         let (netns, view) = lab.known("host0").await;
         // More than the socket holds, while the loop stands.
-        let mut mtu = (0..200_000).map(|n| 1400 + n % 2);
+        let mut rounds = 0..200;
         while !something_was_dropped() {
-            netns.run(|| {
-                mtu.by_ref()
-                    .take(1000)
-                    .for_each(|mtu| change_mtu(view.ifindex, mtu));
-            });
-            assert!(mtu.len() > 0, "the socket holds all that");
+            change_mtu(&netns, 1000);
+            assert!(rounds.next().is_some(), "the socket holds all that");
         }
         lab.kernel(KernelMessage::Missed).await;
         assert!(lab.inspect(Target::Known(netns.link(&view))).await.is_ok());
@@ -424,10 +405,9 @@ fn something_was_dropped() -> bool {
 #[test]
 fn a_parent_is_never_news() {
     in_lab(async |mut lab: Lab| {
-        let (_netns, inside, outside) = lab.pair().await;
-        let ifindex = index_of(&outside);
+        let (_netns, inside, _) = lab.pair().await;
         left_over(&mut lab);
-        set_down(ifindex);
+        ip("link set host0 down");
         let (cookie, inside) = inside.in_netns().unwrap();
         lab.kernel(KernelMessage::Carrier((cookie, inside), false))
             .await;

@@ -6,16 +6,12 @@ use leasehold_core::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
 use leasehold_core::link::{KernelMessage, LinkCause, Target};
 use leasehold_core::wire::Mac;
 
-use super::lab::{Lab, Netns, STORE, in_lab, in_lab_beside, make_bridge};
+use super::lab::{Lab, Netns, STORE, in_lab, in_lab_beside, ip, make_bridge};
 use crate::net::NetReport;
 
 const OWN: Mac = Mac([0x02, 0, 0, 0, 0, 0x1b]);
 const ID: &str = "4f00aa00bb00cc00";
 const NAME: &str = "lh4f00aa00bb00";
-
-fn ip(arguments: &str) -> String {
-    Netns::here().ip(arguments)
-}
 
 fn endpoint() -> LinkOwner {
     LinkOwner::Endpoint(DoorId::try_from(ID.to_owned()).unwrap())
@@ -163,7 +159,7 @@ fn a_macvlan_is_made_complete_but_down_and_is_deleted() {
 #[test]
 fn a_port_leaves_its_bridge_as_it_is() {
     in_lab(async |mut lab: Lab| {
-        let bridge = make_bridge("br0");
+        let bridge = make_bridge();
         ip("link set br0 address 02:00:00:00:00:99 up");
         // Nobody has given the bridge an MTU: it takes on the smallest of its ports.
         lab.make(OwnLink {
@@ -317,7 +313,7 @@ fn a_link_kind_that_the_kernel_lacks_is_named() {
 fn a_parent_that_takes_no_link_is_named_with_the_cause() {
     in_lab(async |mut lab: Lab| {
         let (_wire, _, _) = lab.pair().await;
-        make_bridge("br0");
+        make_bridge();
         let alone = link(LinkKind::Macvlan(MacvlanMode::Passthru), "host0");
         lab.make(alone).await.unwrap();
         let owner = LinkOwner::Endpoint(DoorId::try_from("5f00aa00bb00".to_owned()).unwrap());
@@ -345,7 +341,7 @@ fn a_parent_that_takes_no_link_is_named_with_the_cause() {
 fn a_link_of_ours_that_differs_is_made_again() {
     in_lab(async |mut lab: Lab| {
         let (_wire, _, _) = lab.pair().await;
-        make_bridge("br0");
+        make_bridge();
         let before = links();
         lab.make(macvlan()).await.unwrap();
         for other in [
@@ -434,19 +430,14 @@ fn links_of_ours_are_reported_when_they_come_and_go() {
         };
         // The kernel does not report that a link that is down has got an alias. Whoever asked hears that it is made.
         lab.make(macvlan()).await.unwrap();
-        let path = format!("/proc/{}/fd/{}", std::process::id(), netns.file());
-        ip(&format!("link set {NAME} netns {path}"));
+        ip(&format!("link set {NAME} netns {netns}"));
         lab.kernel(told(false)).await;
         let host = Netns::here();
-        netns.ip(&format!(
-            "link set {NAME} netns /proc/{}/fd/{}",
-            std::process::id(),
-            host.file()
-        ));
+        netns.ip(&format!("link set {NAME} netns {host}"));
         lab.kernel(told(true)).await;
         lab.unmake(endpoint()).await.unwrap();
         lab.kernel(told(false)).await;
-        make_bridge("br0");
+        make_bridge();
         lab.left_over();
         lab.make(link(LinkKind::Port, "br0")).await.unwrap();
         lab.unmake(endpoint()).await.unwrap();

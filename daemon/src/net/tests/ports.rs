@@ -8,16 +8,12 @@ use leasehold_core::wire::Mac;
 
 use super::super::NetReport;
 use super::frames::{Answer, ArpFrame, arp, arp_for};
-use super::lab::{DEADLINE, Lab, Netns, OF_ASKER, PLAIN, host, in_lab, index_of, make_bridge};
+use super::lab::{DEADLINE, Lab, Netns, OF_ASKER, PLAIN, host, in_lab, index_of, ip, make_bridge};
 
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
 
 /// The Ethernet address of a macvlan beside ours.
 const BESIDE: Mac = Mac([0x02, 0, 0, 0, 0, 0x0d]);
-
-fn ip(arguments: &str) -> String {
-    Netns::here().ip(arguments)
-}
 
 fn port_of(ifindex: u32) -> Link {
     port_as(ifindex, OTHER)
@@ -42,7 +38,7 @@ async fn on_bridge(lab: &mut Lab, bridge: u32) -> ExchangeId {
 /// Makes a bridge with a wire in it. Returns the namespace at the wire's other end, the bridge, and the listeners on the bridge
 /// itself and at that end.
 async fn wired_bridge(lab: &mut Lab) -> (Netns, u32, ExchangeId, ExchangeId) {
-    let bridge = make_bridge("br0");
+    let bridge = make_bridge();
     ip("link set br0 up");
     let (netns, wire, _) = lab.pair().await;
     ip("link set host0 master br0");
@@ -133,7 +129,7 @@ fn a_frame_to_the_bridges_own_mac_leaves_by_no_port() {
 #[test]
 fn a_port_goes_with_its_exchange_and_changes_no_bridge() {
     in_lab(async |mut lab: Lab| {
-        let bridge = make_bridge("br0");
+        let bridge = make_bridge();
         let (_netns, _, _) = lab.pair().await;
         ip("link set host0 mtu 9000 master br0");
         ip("link set br0 up");
@@ -156,7 +152,7 @@ fn a_port_goes_with_its_exchange_and_changes_no_bridge() {
 #[test]
 fn a_port_that_cannot_be_made_leaves_nothing_behind() {
     in_lab(async |mut lab: Lab| {
-        let bridge = make_bridge("br0");
+        let bridge = make_bridge();
         assert_eq!(lab.open(port_of(bridge), PLAIN).await, Err(LinkCause::Down));
         let no_link = LinkCause::NoLink("with index 4711".to_owned());
         assert_eq!(lab.open(port_of(4711), PLAIN).await, Err(no_link));
@@ -187,7 +183,7 @@ fn a_port_that_cannot_be_made_leaves_nothing_behind() {
 #[test]
 fn an_exchange_opens_once_its_bridge_port_forwards() {
     in_lab(async |mut lab: Lab| {
-        let bridge = make_bridge("br0");
+        let bridge = make_bridge();
         // Two seconds to listen, two to learn: the least that the kernel takes.
         ip("link set br0 type bridge stp_state 1 forward_delay 200");
         ip("link set br0 up");
@@ -203,7 +199,7 @@ fn an_exchange_opens_once_its_bridge_port_forwards() {
 #[test]
 fn a_port_that_is_closed_before_it_forwards_goes_too() {
     in_lab(async |mut lab: Lab| {
-        let bridge = make_bridge("br0");
+        let bridge = make_bridge();
         ip("link set br0 type bridge stp_state 1 forward_delay 3000");
         ip("link set br0 up");
         let op = lab.op();
@@ -224,7 +220,7 @@ async fn wired_parent(lab: &mut Lab) -> ([Netns; 2], u32, [ExchangeId; 2]) {
     let (netns, wire, _) = lab.pair().await;
     let parent = lab.inspect(host("host0")).await.unwrap().ifindex;
     let beside = Netns::new();
-    beside.macvlan(parent, BESIDE);
+    beside.macvlan(BESIDE);
     let sibling = lab.raised(beside.eth0()).await;
     let sibling = lab.open(beside.link(&sibling), OF_ASKER).await.unwrap();
     let wire = lab.open(wire, OF_ASKER).await.unwrap();
@@ -293,7 +289,7 @@ fn a_macvlans_mac_is_free_once_its_end_is_reported() {
             assert_eq!(lab.done(op).await, Outcome::Closed);
             assert_eq!(lab.frame(wire).await.0, arp());
             let docker = Netns::new();
-            docker.macvlan(parent, OTHER);
+            docker.macvlan(OTHER);
             lab.apply(docker.eth0(), &[Step::Up])
                 .await
                 .1
@@ -306,7 +302,7 @@ fn a_macvlans_mac_is_free_once_its_end_is_reported() {
 #[test]
 fn the_end_of_an_exchange_is_told_however_far_it_came() {
     in_lab(async |mut lab: Lab| {
-        let bridge = make_bridge("br0");
+        let bridge = make_bridge();
         ip("link set br0 type bridge stp_state 1 forward_delay 3000");
         ip("link set br0 up");
         // While it opens; after it was refused; and after its link went.
@@ -381,7 +377,7 @@ fn an_exchange_in_a_vlan_sends_and_hears_only_its_tag() {
 #[test]
 fn a_port_is_in_its_vlan_of_a_filtering_bridge() {
     in_lab(async |mut lab: Lab| {
-        let bridge = make_bridge("br0");
+        let bridge = make_bridge();
         let filtering = Command::new("ip")
             .args("link set br0 type bridge vlan_filtering 1".split(' '))
             .output()

@@ -9,7 +9,7 @@ use leasehold_core::link::{KernelMessage, LinkCause, Sightings, Sought};
 use leasehold_core::wire::Mac;
 use tempfile::TempDir;
 
-use super::lab::{Lab, Netns, in_lab_beside, make_bridge};
+use super::lab::{Lab, Netns, in_lab_beside, ip, make_bridge};
 use crate::net::NetReport;
 
 const OWN: Mac = Mac([0x02, 0, 0, 0, 0, 0x1a]);
@@ -49,24 +49,12 @@ impl Lab {
 
 /// Puts a file of a namespace where the engine keeps them.
 fn keep(directory: &TempDir, name: &str, netns: &Netns) {
-    symlink(
-        format!("/proc/self/fd/{}", netns.file()),
-        directory.path().join(name),
-    )
-    .unwrap();
+    symlink(netns.path(), directory.path().join(name)).unwrap();
 }
 
 /// Moves a link from here into a namespace, as Docker does.
 fn move_into(netns: &Netns, link: &str) {
-    ip(&format!(
-        "link set {link} netns /proc/{}/fd/{}",
-        std::process::id(),
-        netns.file()
-    ));
-}
-
-fn ip(arguments: &str) {
-    Netns::here().ip(arguments);
+    ip(&format!("link set {link} netns {netns}"));
 }
 
 #[test]
@@ -117,7 +105,7 @@ fn a_macvlan_is_found_in_the_namespace_it_moves_to() {
                     }
                 );
             }
-            make_bridge("br0");
+            make_bridge();
             let elsewhere = Sightings {
                 seen: 2,
                 whole: true,
@@ -163,7 +151,7 @@ fn a_veth_is_on_the_lan_of_its_other_ends_bridge() {
     in_lab_beside(
         Some(directory.path().to_owned()),
         async move |mut lab: Lab| {
-            make_bridge("br0");
+            make_bridge();
             let netns = Netns::new();
             keep(&directory, "own", &netns);
             ip(&format!(
@@ -199,7 +187,7 @@ fn a_search_names_only_namespaces_that_may_have_the_link() {
             let (own, hidden) = (Netns::new(), Netns::new());
             File::create(directory.path().join("bare")).unwrap();
             symlink("/nowhere", directory.path().join("gone")).unwrap();
-            make_bridge("br0");
+            make_bridge();
             ip(&format!(
                 "link add host1 type veth peer name in1 address {OWN}"
             ));
@@ -225,11 +213,7 @@ fn a_search_names_only_namespaces_that_may_have_the_link() {
                     ..Sightings::default()
                 })
             );
-            hidden.ip(&format!(
-                "link set in1 netns /proc/{}/fd/{}",
-                std::process::id(),
-                own.file()
-            ));
+            hidden.ip(&format!("link set in1 netns {own}"));
             keep(&directory, "own", &own);
             ip("link add mv0 link br0 type macvlan mode bridge");
             move_into(&own, "mv0");

@@ -62,12 +62,7 @@ fn a_link_in_the_way_is_deleted_if_ours_or_else_renamed() {
         );
         netns.ip(&format!("link set left{index} name eth0"));
         let own = format!("leasehold 0123456789abcdef endpoint {}", "ab".repeat(32));
-        netns.run(|| {
-            let set = std::process::Command::new("ip")
-                .args(["link", "set", "eth0", "alias", &own])
-                .status();
-            assert!(set.unwrap().success());
-        });
+        netns.ip_link(&format!("set eth0 alias \"{own}\""));
         let (_, gone) = lab.apply(netns.eth0(), &[Step::Abandon]).await;
         assert!(matches!(gone, Err(LinkCause::NoLink(_))), "{gone:?}");
         assert!(!netns.ip("-brief link").contains("eth0"));
@@ -448,7 +443,7 @@ fn a_look_tells_bridges_apart_and_counts_frames() {
             .await
             .expect("the frame is counted");
         assert!(!view.bridge);
-        super::lab::make_bridge("br0");
+        super::lab::make_bridge();
         assert!(
             lab.inspect(Target::Host {
                 ifname: "br0".to_owned()

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::super::Visit;
 use super::frames::{Answer, arp};
-use super::lab::{DEADLINE, Lab, Netns, OF_ASKER, PLAIN, in_lab, make_bridge, named};
+use super::lab::{DEADLINE, Lab, Netns, OF_ASKER, PLAIN, in_lab, ip, make_bridge, named};
 
 /// The Ethernet address of no link.
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
@@ -95,10 +95,10 @@ fn a_visit_opens_sockets_on_a_host_link_but_changes_none() {
             ifname: ifname.to_owned(),
             mac: OTHER,
         };
-        make_bridge("br0");
+        make_bridge();
         let (view, exchange) = lab.visit(place("br0"), 0).await;
         assert!(view.is_ok_and(|view| view.bridge && !view.up) && exchange.is_none());
-        Netns::here().ip("link set br0 up");
+        ip("link set br0 up");
         let (_netns, inside, _) = lab.pair().await;
         let wire = lab.open(inside, OF_ASKER).await.unwrap();
         for vlan in [0, 7] {
