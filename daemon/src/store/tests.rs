@@ -1,7 +1,9 @@
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
+use std::panic::resume_unwind;
+use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use leasehold_core::docker::{DockerKey, DockerRecord};
@@ -13,6 +15,7 @@ use leasehold_core::record::{DoorKey, DoorRecord, RecordState};
 use leasehold_core::source::Lease;
 use leasehold_core::time::{BootId, Instant, WallTime};
 use leasehold_core::wire::Mac;
+use nix::sched::{CloneFlags, unshare};
 use redb::{Database, TableDefinition, WriteTransaction};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -503,20 +506,6 @@ fn a_file_that_goes_while_the_daemon_runs_is_written_anew() {
     assert_eq!(held(&state), [1, 2, 3, 4]);
 }
 
-/// Runs one ignored test of this program as a separate process, by `how`.
-fn child(mut how: Command, test: &str, dir: &Path) -> Child {
-    how.args([
-        &format!("store::tests::{test}"),
-        "--exact",
-        "--ignored",
-        "--nocapture",
-    ])
-    .env("LEASEHOLD_TEST_DIR", dir)
-    .stdout(Stdio::piped())
-    .spawn()
-    .unwrap()
-}
-
 #[test]
 #[ignore = "the child of killing_the_daemon_loses_nothing_that_was_answered"]
 fn child_that_persists_until_it_is_killed() {
@@ -531,12 +520,17 @@ fn child_that_persists_until_it_is_killed() {
 #[test]
 fn killing_the_daemon_loses_nothing_that_was_answered() {
     let dir = TempDir::new().unwrap();
-    let this = std::env::current_exe().unwrap();
-    let mut child = child(
-        Command::new(this),
-        "child_that_persists_until_it_is_killed",
-        dir.path(),
-    );
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "store::tests::child_that_persists_until_it_is_killed",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env("LEASEHOLD_TEST_DIR", dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let answered = |line: std::io::Result<String>| {
         line.unwrap()
             .strip_prefix("persisted ")
@@ -561,35 +555,38 @@ fn killing_the_daemon_loses_nothing_that_was_answered() {
     assert_eq!(held, (0..held.len() as u64).collect::<Vec<_>>());
 }
 
-/// Says that a test is skipped if namespaces cannot be made; on CI that is a failure.
-fn may_unshare(test: &str) -> bool {
-    let may = Command::new("unshare")
-        .args(["--map-root-user", "--mount", "true"])
-        .status()
-        .is_ok_and(|s| s.success());
-    if !may {
-        let line = format!("skipped: {test} needs the right to make namespaces");
-        assert!(
-            std::env::var("CI").as_deref() != Ok("true"),
-            "{line}; on CI a skip is a failure"
-        );
-        eprintln!("{line}");
-        if let Some(skips) = std::env::var_os("LEASEHOLD_SKIPS") {
-            writeln!(
-                fs::OpenOptions::new().append(true).open(skips).unwrap(),
-                "{line}"
-            )
-            .unwrap();
+/// Runs a test on a small tmpfs, in a mount namespace of its own.
+fn on_a_tmpfs(test: impl FnOnce(&Path) + Send) {
+    let dir = TempDir::new().unwrap();
+    let on_it = || {
+        if let Err(errno) = unshare(CloneFlags::CLONE_NEWNS) {
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "no mount namespace: {errno}"
+            );
+            eprintln!("skipped: a mount namespace takes root, or a user namespace: {errno}");
+            return;
         }
-    }
-    may
+        mount("--make-rprivate", Path::new("/"));
+        mount("-t tmpfs -o size=3m,mode=700 none", dir.path());
+        test(dir.path());
+    };
+    thread::scope(|scope| scope.spawn(on_it).join()).unwrap_or_else(|panic| resume_unwind(panic));
+}
+
+fn mount(how: &str, dir: &Path) {
+    let mut mount = Command::new("mount");
+    let mounted = mount.args(how.split(' ')).arg(dir).status();
+    assert!(mounted.unwrap().success(), "{how}");
 }
 
 #[test]
-#[ignore = "the child of a_full_disk_is_named_and_passes, on a small tmpfs"]
-fn child_on_a_small_disk() {
-    let dir = PathBuf::from(std::env::var("LEASEHOLD_TEST_DIR").unwrap());
-    let (store, _, mut ends) = open(&dir);
+fn a_full_disk_is_named_and_passes() {
+    on_a_tmpfs(full_and_passes);
+}
+
+fn full_and_passes(dir: &Path) {
+    let (store, _, mut ends) = open(dir);
     assert_eq!(write(&store, &mut ends, vec![put(1, 1)]), Ok(()));
     let ballast = dir.join("ballast");
     let full = fs::write(&ballast, vec![1; 64 << 20]).unwrap_err();
@@ -615,7 +612,7 @@ fn child_on_a_small_disk() {
         "nor is it said to have room"
     );
     store.close();
-    let (store, records, mut ends) = open(&dir);
+    let (store, records, mut ends) = open(dir);
     assert_eq!(
         ids(&records),
         (1..full_at - 1).collect::<Vec<_>>(),
@@ -629,13 +626,15 @@ fn child_on_a_small_disk() {
     );
     store.close();
     let expected: Vec<u64> = (1..full_at - 1).chain([full_at]).collect();
-    assert_eq!(held(&dir), expected);
+    assert_eq!(held(dir), expected);
 }
 
 #[test]
-#[ignore = "the child of events_give_way_to_leases, on a small tmpfs"]
-fn child_of_many_events_on_a_small_disk() {
-    let dir = PathBuf::from(std::env::var("LEASEHOLD_TEST_DIR").unwrap());
+fn events_give_way_to_leases() {
+    on_a_tmpfs(many_events);
+}
+
+fn many_events(dir: &Path) {
     let note = |n| {
         Change::Note(Box::new(Event {
             wall: WallTime::from_epoch(Duration::from_secs(n)),
@@ -649,7 +648,7 @@ fn child_of_many_events_on_a_small_disk() {
     };
     let mut last = 0;
     for start in 0..2 {
-        let (store, records, mut ends) = open(&dir);
+        let (store, records, mut ends) = open(dir);
         assert_eq!(records.len(), 50 * start);
         // As many leases stay as a small host has.
         for n in (0..50).map(|n| 10_000 * start as u64 + n) {
@@ -676,7 +675,7 @@ fn child_of_many_events_on_a_small_disk() {
         store.close();
     }
     // As many as reference.md says have room there.
-    let (store, _, mut ends) = open(&dir);
+    let (store, _, mut ends) = open(dir);
     for n in 50_000..50_500 {
         assert_eq!(
             write(&store, &mut ends, vec![put(n, n), note(n)]),
@@ -688,15 +687,16 @@ fn child_of_many_events_on_a_small_disk() {
 }
 
 #[test]
-#[ignore = "the child of a_full_disk_keeps_ends_of_leases_beside_the_socket, on a tmpfs"]
-fn child_on_a_disk_that_cannot_be_written() {
-    let dir = PathBuf::from(std::env::var("LEASEHOLD_TEST_DIR").unwrap());
-    let dir = dir.as_path();
+fn a_full_disk_keeps_ends_of_leases_beside_the_socket() {
+    on_a_tmpfs(ends_beside);
+}
+
+fn ends_beside(dir: &Path) {
     let next = 5;
     let (store, ..) = open(dir);
     store.persist(OpId(0), (1..next).map(|n| put(n, n)).collect());
     store.close();
-    remount("ro", dir);
+    mount("-o remount,ro", dir);
     let (store, _, mut ends) = open(dir);
     store.persist(OpId(0), vec![Change::Remove(BindingId(1))]);
     assert!(
@@ -752,7 +752,7 @@ fn child_on_a_disk_that_cannot_be_written() {
     let (store, records, _ends) = open_beside(other.path(), run.path());
     assert_eq!((records, beside()), (vec![], 2));
     store.close();
-    remount("rw", dir);
+    mount("-o remount,rw", dir);
     let paths = fs::read_dir(run.path())
         .unwrap()
         .map(|entry| entry.unwrap().path());
@@ -788,19 +788,6 @@ fn child_on_a_disk_that_cannot_be_written() {
 }
 
 #[test]
-fn a_full_disk_keeps_ends_of_leases_beside_the_socket() {
-    on_a_tmpfs(
-        "a_full_disk_keeps_ends_of_leases_beside_the_socket",
-        "child_on_a_disk_that_cannot_be_written",
-    );
-}
-
-#[test]
-fn a_full_disk_is_named_and_passes() {
-    on_a_tmpfs("a_full_disk_is_named_and_passes", "child_on_a_small_disk");
-}
-
-#[test]
 fn an_end_of_an_earlier_lease_ends_no_later_one() {
     let dir = TempDir::new().unwrap();
     let (store, ..) = open(dir.path());
@@ -826,46 +813,4 @@ fn an_end_of_an_earlier_lease_ends_no_later_one() {
     assert_eq!(ids(&records), [1]);
     assert!(!stale.exists() && due.exists());
     store.close();
-}
-
-#[test]
-fn events_give_way_to_leases() {
-    on_a_tmpfs(
-        "events_give_way_to_leases",
-        "child_of_many_events_on_a_small_disk",
-    );
-}
-
-/// Makes the child's tmpfs read-only or writable.
-fn remount(how: &str, dir: &Path) {
-    let mut mount = Command::new("mount");
-    let mounted = mount.args(["-o", &format!("remount,{how}")]).arg(dir);
-    assert!(mounted.status().unwrap().success());
-}
-
-/// Runs the child of a test in its own mount namespace, on a small tmpfs.
-fn on_a_tmpfs(test: &str, of: &str) {
-    if !may_unshare(test) {
-        return;
-    }
-    let dir = TempDir::new().unwrap();
-    let mut private = Command::new("unshare");
-    private.args([
-        "--map-root-user",
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-ec",
-    ]);
-    private
-        .arg("mount -t tmpfs -o size=3m,mode=700 none \"$LEASEHOLD_TEST_DIR\"; exec \"$0\" \"$@\"");
-    private.arg(std::env::current_exe().unwrap());
-    let child = child(private, of, dir.path());
-    let output = child.wait_with_output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
 }
