@@ -233,7 +233,6 @@ impl Cached {
         Ok(Request {
             env,
             config: Value::Object(plugin).to_string(),
-            resolv_conf: None,
         })
     }
 

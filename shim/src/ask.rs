@@ -62,11 +62,7 @@ impl Ask {
         } else {
             whole
         };
-        let request = Request {
-            env,
-            config,
-            resolv_conf: None,
-        };
+        let request = Request { env, config };
         let body = to_json(&request).into_bytes();
         if body.len() > MAX_BODY {
             return Err(too_large());

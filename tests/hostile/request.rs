@@ -75,7 +75,6 @@ pub fn request(bytes: &[u8]) {
         answer(&Request {
             env,
             config: config.to_owned(),
-            resolv_conf: None,
         });
     }
 }
@@ -416,10 +415,8 @@ fn can_be_said(add: &Add) {
 fn is_short(error: &Error) {
     let json = to_json(error);
     assert!(json.len() < 4096, "{} bytes", json.len());
-    assert_eq!(
-        serde_json::from_str::<Error>(&json).ok().as_ref(),
-        Some(error)
-    );
+    let read: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(read["msg"], *error.msg);
 }
 
 fn lease() -> Lease {

@@ -152,7 +152,7 @@ fn every_key_of_ipam_is_documented() {
     for (heading, reader) in [
         ("### `request`", "impl RequestList {"),
         ("### `provide`", "impl Provide {"),
-        ("### `routes`", "impl ExtraRoute {"),
+        ("### `routes`", "pub(super) fn route("),
         ("### `servers`", "impl Servers {"),
         ("### `fallback`", "impl Fallback {"),
     ] {

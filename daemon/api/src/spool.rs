@@ -34,7 +34,6 @@ pub fn del(request: &Request) -> Option<Request> {
     Some(Request {
         env,
         config: json!({ "name": network }).to_string(),
-        resolv_conf: None,
     })
 }
 
@@ -159,7 +158,6 @@ mod tests {
                 ..Env::default()
             },
             config: format!(r#"{{"name": "{network}"}}"#),
-            resolv_conf: None,
         }
     }
 

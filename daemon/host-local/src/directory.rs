@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use leasehold_api::cni::{self, Holder};
+use leasehold_api::cni::Holder;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -170,11 +170,7 @@ impl Directory {
 
     /// Returns who has an address according to its file, if the file says so.
     pub fn holder(&self, address: IpAddr) -> Option<Holder> {
-        let name = address.to_string();
-        match cni::File::read(&name, &self.read(&name)?)? {
-            cni::File::Taken { by, .. } => by,
-            cni::File::Last { .. } => None,
-        }
+        Holder::read(&self.read(&address.to_string())?)
     }
 
     /// Returns since when an address has a file.
@@ -235,6 +231,11 @@ impl Directory {
     }
 }
 
+/// Returns the name of host-local's file with the last address given of a set.
+fn last_name(set: usize) -> String {
+    format!("last_reserved_ip.{set}")
+}
+
 /// Returns whose an address is if its file is empty, as after a power cut, or a kill where a file system has no links.
 fn only(marks: &[u64]) -> Option<u64> {
     Some(marks)
@@ -286,22 +287,18 @@ impl Locked<'_> {
 
     /// Writes an address's file under another name, and links it: it is there whole or not at all.
     fn link(&self, address: IpAddr, by: &Holder, beside: &str) -> Result<bool, Fault> {
-        let file = cni::File::Taken {
-            address,
-            by: Some(by.clone()),
-        };
+        let name = address.to_string();
+        let contents = by.contents();
         let unfinished = format!("{beside}{UNFINISHED}");
         let from = self.path(&unfinished);
-        let path = self.path(&file.name());
-        let linked = self
-            .create(&unfinished, &file.contents(), false)
-            .and_then(|()| {
-                fs::hard_link(&from, &path).or_else(|error| match error.kind() {
-                    ErrorKind::AlreadyExists => Err(error),
-                    // Not every file system has links.
-                    _ => self.create(&file.name(), &file.contents(), true),
-                })
-            });
+        let path = self.path(&name);
+        let linked = self.create(&unfinished, &contents, false).and_then(|()| {
+            fs::hard_link(&from, &path).or_else(|error| match error.kind() {
+                ErrorKind::AlreadyExists => Err(error),
+                // Not every file system has links.
+                _ => self.create(&name, &contents, true),
+            })
+        });
         let _ = fs::remove_file(&from);
         match linked {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
@@ -392,16 +389,12 @@ impl Locked<'_> {
 
     /// Returns the last address given of a set.
     pub(crate) fn last(&self, set: usize) -> Option<IpAddr> {
-        let name = format!("last_reserved_ip.{set}");
-        match cni::File::read(&name, &self.directory.read(&name)?)? {
-            cni::File::Last { address, .. } => Some(address),
-            cni::File::Taken { .. } => None,
-        }
+        let text = String::from_utf8(self.directory.read(&last_name(set))?).ok()?;
+        Some(text.parse::<IpAddr>().ok()?.to_canonical())
     }
 
     pub(crate) fn set_last(&self, set: usize, address: IpAddr) -> Result<(), Fault> {
-        let file = cni::File::Last { set, address };
-        self.write(&file.name(), &file.contents())
+        self.write(&last_name(set), &address.to_string())
     }
 
     /// Makes a file and removes it again.
@@ -409,5 +402,27 @@ impl Locked<'_> {
         let name = format!("0.0.0.0.by.{UNFINISHED}");
         self.write(&name, "")?;
         fs::remove_file(self.path(&name)).map_err(Fault::at(&self.path(&name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_name_that_host_local_does_not_write_is_no_address() {
+        for name in [
+            "lock",
+            "",
+            ".",
+            "010.0.0.2",
+            "10.0.0.2~",
+            "10.0.0",
+            "FD00::1",
+            "fd00:0::1",
+            "::ffff:10.0.0.2",
+            "fe80::1%eth0",
+            "last_reserved_ip.0",
+        ] {
+            assert_eq!(super::address(name), None, "{name}");
+        }
     }
 }

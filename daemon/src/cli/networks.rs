@@ -137,7 +137,6 @@ fn add(plugin: &Value, site: &Site) -> Result<Asked, Error> {
     let request = Request {
         env: stand_in(),
         config: plugin.to_string(),
-        resolv_conf: None,
     };
     Asked::parse(&request, site)
 }

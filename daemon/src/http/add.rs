@@ -296,23 +296,23 @@ fn policy(ipam: &Ipam) -> Policy {
     }
 }
 
-fn extra_route(said: &cni::ExtraRoute) -> grant::Route {
+fn extra_route(said: &Route) -> grant::Route {
     let Route {
         dst,
-        via: _,
+        via,
         mtu,
         advmss,
         priority: metric,
         table,
         scope,
-    } = said.route;
+    } = *said;
     grant::Route {
         metric,
         mtu,
         advmss,
         table,
         scope,
-        ..grant::Route::new(dst, said.gw)
+        ..grant::Route::new(dst, via)
     }
 }
 

@@ -197,7 +197,6 @@ pub(crate) fn call(command: &str, container: &str, netns: Option<&str>) -> Reque
         },
         config: r#"{"cniVersion":"1.0.0","name":"lan","type":"macvlan","master":"eth0","ipam":{"type":"dhcp"}}"#
             .to_owned(),
-        resolv_conf: None,
     }
 }
 

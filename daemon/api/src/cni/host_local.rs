@@ -4,17 +4,17 @@
 //! Unknown keys are ignored, as by host-local. In `ipam` itself there is a warning about a key that is one slip away from a known
 //! one (`rangeEnds`).
 
-mod file;
+mod holder;
 
 use leasehold_range::RangeConfig;
 use serde_json::Value;
 
-use super::ipam::of_routes;
-use super::object::{BadKey, Fault, Object, number, text, u8, u32};
+use super::ipam::{self, of_routes};
+use super::object::{BadKey, Fault, Object, number, text};
 use super::range::{address, range, subnet};
 use super::{Route, Version};
 
-pub use file::{File, Holder};
+pub use holder::Holder;
 
 /// All keys of `ipam` that are known here: host-local's, and ours.
 pub const HOST_LOCAL_KEYS: [&str; 11] = [
@@ -114,15 +114,8 @@ impl HostLocal {
 
 /// Reads a route, which is passed on unchanged: it only has to be readable.
 fn route(entry: Object<'_>) -> Result<Route, BadKey> {
-    Ok(Route {
-        dst: entry.require("dst", subnet)?,
-        via: entry.read("gw", address)?.flatten(),
-        mtu: entry.read("mtu", u32)?,
-        advmss: entry.read("advmss", u32)?,
-        priority: entry.read("priority", u32)?,
-        table: entry.read("table", u32)?,
-        scope: entry.read("scope", u8)?,
-    })
+    let via = entry.read("gw", address)?.flatten();
+    ipam::route(&entry, entry.require("dst", subnet)?, via)
 }
 
 #[cfg(test)]

@@ -98,8 +98,9 @@ pub struct Ipam {
     pub rapid_commit: bool,
     /// `timeout`: how long an ADD may take, in seconds (see [`crate::add_timeout`]).
     pub timeout: Option<f64>,
-    /// `routes`: routes in addition to the server's.
-    pub routes: Vec<ExtraRoute>,
+    /// `routes`: routes in addition to the server's. One without a next hop goes through the lease's gateway, one through an
+    /// unspecified address stays on the link.
+    pub routes: Vec<Route>,
     /// `suppressDefaultRoute`: the server's default route and gateway are not used.
     pub suppress_default_route: bool,
     /// `servers`.
@@ -180,15 +181,6 @@ pub enum ClientId {
     Text(String),
 }
 
-/// A route of the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExtraRoute {
-    /// The next hop; `None` is the lease's gateway, an unspecified address the link itself.
-    pub gw: Option<IpAddr>,
-    /// The rest of the route; its `via` is unused.
-    pub route: Route,
-}
-
 /// Which DHCP servers to accept, by their identifiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Servers {
@@ -232,7 +224,7 @@ impl Ipam {
             broadcast: ipam.choose("broadcast", broadcast)?.flatten(),
             rapid_commit: ipam.read("rapidCommit", boolean)?.unwrap_or_default(),
             timeout: ipam.read("timeout", number)?,
-            routes: ipam.objects("routes", ExtraRoute::read)?,
+            routes: ipam.objects("routes", extra_route)?,
             suppress_default_route: ipam
                 .read("suppressDefaultRoute", boolean)?
                 .unwrap_or_default(),
@@ -324,25 +316,25 @@ impl ConflictDetection {
     }
 }
 
-impl ExtraRoute {
-    fn read(entry: Object<'_>) -> Result<Self, BadKey> {
-        let route = Route {
-            dst: entry.require("dst", subnet)?,
-            via: None,
-            mtu: entry.read("mtu", u32)?,
-            advmss: entry.read("advmss", u32)?,
-            priority: entry.read("priority", u32)?,
-            table: entry.read("table", u32)?,
-            scope: entry.read("scope", u8)?,
-        };
-        let gw = entry.read("gw", ip)?;
-        let is_v4 = matches!(route.dst, IpNet::V4(_));
-        match gw {
-            Some(gw) if gw.is_ipv4() != is_v4 => {
-                Err(Fault::value(gw, "of the same family as dst").at(entry.path("gw")))
-            }
-            _ => Ok(Self { gw, route }),
-        }
+/// Reads the attributes of a route.
+pub(super) fn route(entry: &Object<'_>, dst: IpNet, via: Option<IpAddr>) -> Result<Route, BadKey> {
+    Ok(Route {
+        dst,
+        via,
+        mtu: entry.read("mtu", u32)?,
+        advmss: entry.read("advmss", u32)?,
+        priority: entry.read("priority", u32)?,
+        table: entry.read("table", u32)?,
+        scope: entry.read("scope", u8)?,
+    })
+}
+
+fn extra_route(entry: Object<'_>) -> Result<Route, BadKey> {
+    let dst = entry.require("dst", subnet)?;
+    let gw = entry.read("gw", ip)?;
+    match gw.filter(|gw| gw.is_ipv4() != dst.addr().is_ipv4()) {
+        Some(gw) => Err(Fault::value(gw, "of the same family as dst").at(entry.path("gw"))),
+        None => route(&entry, dst, gw),
     }
 }
 

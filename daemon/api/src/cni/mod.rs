@@ -7,6 +7,7 @@ mod config;
 mod error;
 mod host_local;
 mod ipam;
+mod name;
 mod named;
 mod object;
 mod range;
@@ -20,12 +21,12 @@ use serde::{Deserialize, Serialize};
 pub use args::{Args, asked};
 pub use config::{Config, PrevResult, RuntimeConfig};
 pub use error::{Code, Error};
-pub use host_local::{File, HOST_LOCAL_KEYS, Holder, HostLocal};
+pub use host_local::{HOST_LOCAL_KEYS, Holder, HostLocal};
 pub use ipam::{
-    ClientId, ConflictDetection, ExtraRoute, Fallback, IPAM_KEYS, Ipam, Provide, RequestList,
-    Servers,
+    ClientId, ConflictDetection, Fallback, IPAM_KEYS, Ipam, Provide, RequestList, Servers,
 };
-pub use named::{Named, is_link_name, is_name, named, netns, network};
+pub use name::{is_link_name, is_name};
+pub use named::{Named, named, netns, network};
 pub use object::{BadKey, Fault};
 pub use refusal::{bad_config, bad_env, cut, quoted, refused, undecodable};
 pub use result::{Dns, Ip, Route, Success};
@@ -45,14 +46,6 @@ pub struct Request {
     pub env: Env,
     /// Standard input.
     pub config: String,
-    /// The contents of the file that `ipam.resolvConf` names, for an ADD of a network of type `host-local`. The path is the
-    /// runtime's, so the shim reads the file.
-    #[serde(
-        rename = "resolvConf",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub resolv_conf: Option<String>,
 }
 
 /// The environment variables of CNI. An unset variable is absent, an empty one is empty.

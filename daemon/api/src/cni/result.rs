@@ -23,31 +23,49 @@ pub struct Success {
 }
 
 /// An address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Ip {
     /// The address with its prefix.
     pub address: IpNet,
     /// The gateway of its subnet.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
 }
 
 /// A route. Versions before 1.1.0 can only express its destination and next hop.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Route {
     /// The destination.
     pub dst: IpNet,
     /// The next hop. If there is none, main plugins take the gateway of the first address (`ConfigureIface`).
+    #[serde(rename = "gw", skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
     /// The path's MTU, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// The greatest TCP segment to advertise, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub advmss: Option<u32>,
     /// The metric.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
     /// The routing table.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<u32>,
     /// The scope, by the kernel's numbers; `None` is the kernel's choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<u8>,
+}
+
+impl Route {
+    /// Returns the part of the route that each version can express.
+    fn plain(&self) -> Self {
+        Self {
+            dst: self.dst,
+            via: self.via,
+            ..Self::default()
+        }
+    }
 }
 
 /// Names and their servers.
@@ -86,11 +104,10 @@ impl Success {
         to_json(&ListOut {
             cni_version: version,
             ips: self.ips.iter().map(|ip| IpOut::new(ip, family)).collect(),
-            routes: self
-                .routes
-                .iter()
-                .map(|route| RouteOut::new(route, attributes))
-                .collect(),
+            routes: match attributes {
+                true => self.routes.clone(),
+                false => self.routes.iter().map(Route::plain).collect(),
+            },
             dns: &self.dns,
         })
     }
@@ -105,11 +122,10 @@ impl Success {
                 .routes
                 .iter()
                 .filter(|route| matches!(route.dst, IpNet::V4(_)) == is_v4);
-            let routes = routes.map(|route| RouteOut::new(route, false)).collect();
             Some(FamilyOut {
                 ip: ip.address,
                 gateway: ip.gateway,
-                routes,
+                routes: routes.map(Route::plain).collect(),
             })
         };
         PairOut {
@@ -140,7 +156,7 @@ struct FamilyOut {
     #[serde(skip_serializing_if = "Option::is_none")]
     gateway: Option<IpAddr>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    routes: Vec<RouteOut>,
+    routes: Vec<Route>,
 }
 
 /// The shape since 0.3.0: a list of addresses.
@@ -150,7 +166,7 @@ struct ListOut<'a> {
     cni_version: Version,
     ips: Vec<IpOut>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    routes: Vec<RouteOut>,
+    routes: Vec<Route>,
     #[serde(skip_serializing_if = "Dns::is_empty")]
     dns: &'a Dns,
 }
@@ -160,9 +176,8 @@ struct IpOut {
     /// `ips[].version`: mandatory before 1.0.0, gone since.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'static str>,
-    address: IpNet,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gateway: Option<IpAddr>,
+    #[serde(flatten)]
+    ip: Ip,
 }
 
 impl IpOut {
@@ -173,62 +188,7 @@ impl IpOut {
         };
         Self {
             version: family.then_some(version),
-            address: ip.address,
-            gateway: ip.gateway,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct RouteOut {
-    dst: IpNet,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gw: Option<IpAddr>,
-    #[serde(flatten)]
-    attributes: Attributes,
-}
-
-/// The attributes that routes can have since 1.1.0.
-#[derive(Default, Serialize)]
-struct Attributes {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mtu: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    advmss: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    priority: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    table: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    scope: Option<u8>,
-}
-
-impl RouteOut {
-    fn new(route: &Route, attributes: bool) -> Self {
-        let Route {
-            dst,
-            via,
-            mtu,
-            advmss,
-            priority,
-            table,
-            scope,
-        } = *route;
-        let attributes = if attributes {
-            Attributes {
-                mtu,
-                advmss,
-                priority,
-                table,
-                scope,
-            }
-        } else {
-            Attributes::default()
-        };
-        Self {
-            dst,
-            gw: via,
-            attributes,
+            ip: *ip,
         }
     }
 }

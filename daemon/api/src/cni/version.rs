@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// A supported version of the CNI specification, oldest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(into = "&'static str", try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(into = "&'static str")]
 pub enum Version {
     /// 0.1.0: one address of each family. Also the version of a configuration without `cniVersion`.
     V0_1_0,
@@ -83,16 +83,8 @@ impl From<Version> for &'static str {
     }
 }
 
-impl TryFrom<String> for Version {
-    type Error = UnknownVersion;
-
-    fn try_from(text: String) -> Result<Self, UnknownVersion> {
-        text.parse()
-    }
-}
-
 /// The answer to VERSION.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionInfo {
     /// The version asked for, or the newest.

@@ -130,7 +130,7 @@ proptest! {
     #[test]
     fn any_request_is_understood_or_refused_in_few_words(env in env(), config in config()) {
         let site = Site { machine_id: MachineId::parse(&"5".repeat(32)), ..Site::default() };
-        match Asked::parse(&Request { env, config, resolv_conf: None }, &site) {
+        match Asked::parse(&Request { env, config }, &site) {
             Ok(asked) => prop_assert!(asked.form.answer(&leased(&asked.call)).is_ok()),
             Err(error) => prop_assert!(error.msg.len() < 1_500, "{} bytes: {}", error.msg.len(), error.msg),
         }

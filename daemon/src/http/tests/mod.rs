@@ -42,7 +42,6 @@ fn request(verb: &str) -> Request {
             netns_override: None,
         },
         config: CONFIG.into(),
-        resolv_conf: None,
     }
 }
 

@@ -36,7 +36,7 @@ fn every_key_is_read() {
     }));
     let route = Route {
         dst: "10.0.0.0/8".parse().unwrap(),
-        via: None,
+        via: Some("192.0.2.9".parse().unwrap()),
         mtu: Some(1400),
         advmss: Some(1360),
         priority: Some(5),
@@ -62,10 +62,7 @@ fn every_key_is_read() {
         broadcast: Some(true),
         rapid_commit: true,
         timeout: Some(4.5),
-        routes: vec![ExtraRoute {
-            gw: Some("192.0.2.9".parse().unwrap()),
-            route,
-        }],
+        routes: vec![route],
         suppress_default_route: true,
         servers: Servers {
             allow: vec![Ipv4Addr::new(192, 0, 2, 1)],
