@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold_api::cni::{Code, Env, Error, Request, Verb};
+use leasehold_api::client::{self, Trouble};
+use leasehold_api::cni::{Code, Env, Error, PATH, Request, Verb};
 use leasehold_api::{DEFAULT_SOCKET, MAX_ADD_TIMEOUT, MAX_BODY, add_timeout, to_json};
 use serde_json::Value;
 
-use crate::exchange::{Answer, Trouble, exchange};
 use crate::spool;
 
 /// How much longer the shim waits than the daemon may take, so that the daemon's own error, which knows the cause,
@@ -25,6 +25,24 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 /// would miss a daemon that dies with its socket in place.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the daemon said.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// Whether it is a result or an error.
+    pub(crate) success: bool,
+    /// CNI's JSON, or nothing.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn success(body: String) -> Self {
+        Self {
+            success: true,
+            body: body.into_bytes(),
+        }
+    }
+}
 
 /// A call on its way to the daemon.
 pub(crate) struct Ask {
@@ -89,7 +107,7 @@ impl Ask {
     fn ask_patiently(&self) -> Result<Answer, Trouble> {
         let mut pause = FIRST_PAUSE;
         loop {
-            match exchange(&self.socket, &self.body, self.deadline) {
+            match self.ask_once() {
                 Err(Trouble::Down(_)) if Instant::now() + pause < self.patience => {
                     thread::sleep(pause)
                 }
@@ -97,6 +115,24 @@ impl Ask {
             }
             pause = LAST_PAUSE.min(pause * 2);
         }
+    }
+
+    fn ask_once(&self) -> Result<Answer, Trouble> {
+        let request = client::Request {
+            method: "POST",
+            url: PATH,
+            body: &self.body,
+            most: MAX_BODY,
+        };
+        let (status, body) = client::exchange(&self.socket, request, self.deadline)?;
+        let success = (200..300).contains(&status);
+        // An error must be in CNI's form: whoever answers anything else knows nothing about CNI. What it says is not for the caller.
+        if !success && !is_cni_error(&body) {
+            return Err(Trouble::NotLeasehold(format!(
+                "it answers with HTTP status {status}"
+            )));
+        }
+        Ok(Answer { success, body })
     }
 
     /// Keeps the DEL, then tries once more: a daemon that began to listen just before may have looked for such files too early,
@@ -117,7 +153,7 @@ impl Ask {
                 return done;
             }
         };
-        match exchange(&self.socket, &self.body, self.deadline) {
+        match self.ask_once() {
             Ok(answer) => {
                 if answer.success {
                     kept.forget();
@@ -134,6 +170,11 @@ impl Ask {
             Err(trouble) => Err(error(&self.socket, self.verb, &trouble)),
         }
     }
+}
+
+fn is_cni_error(body: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(body)
+        .is_ok_and(|error| error["code"].is_u64() && error["msg"].is_string())
 }
 
 /// Returns whether a network's addresses come from local ranges.

@@ -10,7 +10,6 @@
 
 mod ask;
 mod daemon;
-mod exchange;
 mod flags;
 mod spool;
 
@@ -23,8 +22,7 @@ use leasehold_api::{MAX_BODY, to_json};
 use leasehold_host_local::{Call, Host};
 use serde_json::Value;
 
-use ask::Ask;
-use exchange::Answer;
+use ask::{Answer, Ask};
 
 /// Says what this is, to people and, with [`leasehold_api::SHIM_MARK`], to `leasehold install`.
 const ABOUT: &str = concat!(

@@ -1,8 +1,9 @@
 //! The wire of leasehold: what its front doors and the daemon exchange, as serde types.
 //!
-//! Shared by the daemon and by the programs that talk to it, so it knows neither the core nor any I/O, and stays small:
-//! the shim links it. What a value *means* is decided elsewhere; this is only how it is written and read.
+//! Shared by the daemon and by the programs that talk to it, so it does not know the core, and stays small: the shim links it. What
+//! a value *means* is decided elsewhere; this is only how it is written and read, and how the daemon is asked ([`client`]).
 
+pub mod client;
 pub mod cni;
 pub mod control;
 pub mod docker;

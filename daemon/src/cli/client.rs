@@ -1,16 +1,14 @@
-//! One request to the daemon: HTTP/1.1 over its Unix socket, one request per connection.
+//! One request to the daemon, and why it failed.
 
 use std::env;
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use leasehold_api::client::{Request, Trouble, exchange};
 use leasehold_api::control::{BINDINGS, Binding, Bindings, to_url};
 use serde::Deserialize;
 use serde_json::Value;
-use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::term::printable;
 use super::unit;
@@ -26,7 +24,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 const GO_RPC_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The longest answer that is read: ten thousand bindings take some megabytes.
-const MAX_ANSWER: u64 = 64 << 20;
+const MAX_ANSWER: usize = 64 << 20;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +73,35 @@ pub(crate) enum ClientError {
     /// The daemon's answer is not what was asked for.
     #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
     Unreadable(#[from] serde_json::Error),
+}
+
+impl ClientError {
+    fn of(trouble: Trouble, socket: &Path, patience: Duration) -> Self {
+        let socket = socket.to_owned();
+        match trouble {
+            Trouble::Down(cause) if cause.kind() == ErrorKind::UnexpectedEof => Self::NotHttp {
+                socket,
+                reason: "it ends the connection without an answer".to_owned(),
+            },
+            Trouble::Down(_) => Self::NoDaemon(socket),
+            Trouble::Unusable(cause) if cause.kind() == ErrorKind::PermissionDenied => {
+                Self::Denied(socket)
+            }
+            Trouble::Unusable(source) => Self::Io { socket, source },
+            Trouble::TimedOut => Self::Io {
+                socket,
+                source: io::Error::new(
+                    ErrorKind::TimedOut,
+                    format!("no answer within {patience:?}"),
+                ),
+            },
+            Trouble::BrokeOff => Self::NotHttp {
+                socket,
+                reason: "its answer breaks off".to_owned(),
+            },
+            Trouble::NotLeasehold(reason) => Self::NotHttp { socket, reason },
+        }
+    }
 }
 
 pub(crate) fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, ClientError> {
@@ -138,26 +165,18 @@ pub(crate) fn request(
     body: &str,
     patience: Duration,
 ) -> Result<Vec<u8>, ClientError> {
-    let failed = |source: io::Error| match source.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-            ClientError::NoDaemon(socket.to_owned())
-        }
-        ErrorKind::PermissionDenied => ClientError::Denied(socket.to_owned()),
-        _ => ClientError::Io {
-            socket: socket.to_owned(),
-            source,
-        },
+    let request = Request {
+        method,
+        url,
+        body: body.as_bytes(),
+        most: MAX_ANSWER,
     };
-    let answer = exchange(socket, method, url, body, patience).map_err(failed)?;
-    let not_http = |reason| ClientError::NotHttp {
-        socket: socket.to_owned(),
-        reason,
-    };
-    let (status, body) = parse(&answer).map_err(not_http)?;
+    let asked = exchange(socket, request, Instant::now() + patience);
+    let (status, body) = asked.map_err(|trouble| ClientError::of(trouble, socket, patience))?;
     if status == 200 {
-        return Ok(body.to_vec());
+        return Ok(body);
     }
-    match said(body) {
+    match said(&body) {
         Some(said) => Err(ClientError::Refused {
             socket: socket.to_owned(),
             status,
@@ -166,10 +185,10 @@ pub(crate) fn request(
         None if status == 404 && speaks_go_rpc(socket) => {
             Err(ClientError::OldDaemon(socket.to_owned()))
         }
-        None => Err(not_http(format!(
-            "it refuses {:?} with status {status}",
-            url
-        ))),
+        None => Err(ClientError::NotHttp {
+            socket: socket.to_owned(),
+            reason: format!("it refuses {url:?} with status {status}"),
+        }),
     }
 }
 
@@ -182,80 +201,14 @@ fn said(body: &[u8]) -> Option<String> {
 
 /// Returns whether a server of Go's `net/rpc` listens, as the replaced plugin's daemon does.
 fn speaks_go_rpc(socket: &Path) -> bool {
-    let answer = exchange(socket, "GET", "/_goRPC_", "", GO_RPC_PATIENCE);
-    answer.is_ok_and(|answer| {
-        parse(&answer)
-            .is_ok_and(|(status, body)| status == 405 && body.starts_with(b"405 must CONNECT"))
-    })
-}
-
-fn exchange(
-    socket: &Path,
-    method: &str,
-    url: &str,
-    body: &str,
-    patience: Duration,
-) -> io::Result<Vec<u8>> {
-    let silent = |error: io::Error| match error.kind() {
-        // A Unix socket reports a time-out like this, also when its backlog had no room for the connection.
-        ErrorKind::WouldBlock => io::Error::new(
-            ErrorKind::TimedOut,
-            format!("no answer within {patience:?}"),
-        ),
-        _ => error,
+    let request = Request {
+        method: "GET",
+        url: "/_goRPC_",
+        body: b"",
+        most: MAX_ANSWER,
     };
-    let stream = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
-    stream.connect(&SockAddr::unix(socket)?).map_err(silent)?;
-    let mut stream = UnixStream::from(OwnedFd::from(stream));
-    let head = format!("{method} {url} HTTP/1.1\r\nHost: leasehold\r\nConnection: close\r\n");
-    let length = if body.is_empty() {
-        String::new()
-    } else {
-        format!("Content-Length: {}\r\n", body.len())
-    };
-    stream
-        .write_all(format!("{head}{length}\r\n{body}").as_bytes())
-        .map_err(silent)?;
-    let mut answer = Vec::new();
-    stream
-        .take(MAX_ANSWER)
-        .read_to_end(&mut answer)
-        .map_err(silent)?;
-    Ok(answer)
-}
-
-/// Returns the status and the body. The daemon always says how long the body is.
-fn parse(answer: &[u8]) -> Result<(u16, &[u8]), String> {
-    let mut headers = [httparse::EMPTY_HEADER; 32];
-    let mut head = httparse::Response::new(&mut headers);
-    let length = match head.parse(answer) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => {
-            return Err("the answer ends within its headers".to_owned());
-        }
-        Err(error) => return Err(error.to_string()),
-    };
-    let body = &answer[length..];
-    let named = |name: &str| {
-        head.headers
-            .iter()
-            .find(|h| h.name.eq_ignore_ascii_case(name))
-            .map(|h| h.value)
-    };
-    let said = named("content-length").ok_or("the answer has no length")?;
-    let said: usize = str::from_utf8(said)
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .ok_or("the length is not a number")?;
-    match body.get(..said) {
-        Some(body) => Ok((head.code.unwrap_or_default(), body)),
-        None => Err(format!(
-            "the answer ends after {} of {said} bytes",
-            body.len()
-        )),
-    }
+    let answer = exchange(socket, request, Instant::now() + GO_RPC_PATIENCE);
+    answer.is_ok_and(|(status, body)| status == 405 && body.starts_with(b"405 must CONNECT"))
 }
 
 #[cfg(test)]
@@ -318,12 +271,12 @@ mod tests {
     #[test]
     fn answers_that_are_cut_or_foreign_are_named() {
         let table = [
-            ("", "ends within its headers"),
-            ("HTTP/1.1 200 OK\r\ncontent-le", "ends within its headers"),
-            ("HTTP/1.1 200 OK\r\n\r\n{}", "no length"),
+            ("", "ends the connection without an answer"),
+            ("HTTP/1.1 200 OK\r\ncontent-le", "breaks off"),
+            ("HTTP/1.1 200 OK\r\n\r\n{}", "has no length"),
             (
                 "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}",
-                "ends after 2 of 9 bytes",
+                "breaks off",
             ),
             ("SSH-2.0-x\r\n\r\n", "invalid HTTP version"),
         ];

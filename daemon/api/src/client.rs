@@ -1,13 +1,11 @@
-//! One HTTP exchange with the daemon: one connection, one request, one answer.
+//! One HTTP exchange with the daemon, over its Unix socket: one connection, one request, one answer. The only I/O of this crate,
+//! which shim and CLI share.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use leasehold_api::MAX_BODY;
-use leasehold_api::cni::PATH;
-use serde_json::Value;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// The longest head of an answer, in bytes.
@@ -16,27 +14,9 @@ const MAX_HEAD: usize = 8192;
 /// The shortest time-out given to a socket.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What the daemon said.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    /// Whether it is a result or an error.
-    pub(crate) success: bool,
-    /// CNI's JSON, or nothing.
-    pub(crate) body: Vec<u8>,
-}
-
-impl Answer {
-    pub(crate) fn success(body: String) -> Self {
-        Self {
-            success: true,
-            body: body.into_bytes(),
-        }
-    }
-}
-
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
+pub enum Trouble {
     /// Nobody listens, or the listener went away before the first byte of an answer: the daemon is down, starting or
     /// restarting. Asking again is safe and may help.
     #[error("no leasehold daemon answers there ({0}): start it (leasehold daemon)")]
@@ -55,10 +35,30 @@ pub(crate) enum Trouble {
     NotLeasehold(String),
 }
 
-/// Posts `body` to the daemon at `socket`, and waits for the answer until `deadline`.
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// `GET` or another.
+    pub method: &'a str,
+    /// The path and the query.
+    pub url: &'a str,
+    /// The body, which may be empty.
+    pub body: &'a [u8],
+    /// The longest body of an answer, in bytes.
+    pub most: usize,
+}
+
+/// Asks the daemon at `socket`, and waits for the answer until `deadline`. Returns its status and its body.
 ///
 /// The connection is never half-closed: the daemon would take that for a caller that hung up.
-pub(crate) fn exchange(socket: &Path, body: &[u8], deadline: Instant) -> Result<Answer, Trouble> {
+///
+/// # Errors
+/// There is no whole answer.
+pub fn exchange(
+    socket: &Path,
+    request: Request<'_>,
+    deadline: Instant,
+) -> Result<(u16, Vec<u8>), Trouble> {
     let stream = connect(socket, deadline)?;
     let mut wire = Wire {
         stream,
@@ -66,11 +66,11 @@ pub(crate) fn exchange(socket: &Path, body: &[u8], deadline: Instant) -> Result<
         bytes: Vec::new(),
     };
     // A server may answer and close before it has read everything, so read even after a failed write.
-    let written = wire.write(&request(body));
+    let written = wire.write(&request.bytes());
     if let Err(Trouble::TimedOut) = written {
         return Err(Trouble::TimedOut);
     }
-    wire.read_answer()
+    wire.read_answer(request.most)
 }
 
 /// Connects, by `deadline`: if the socket's backlog is full, that takes until somebody accepts.
@@ -118,13 +118,17 @@ fn left(deadline: Instant) -> Result<Duration, Trouble> {
     }
 }
 
-fn request(body: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "POST {PATH} HTTP/1.1\r\nHost: leasehold\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
-        body.len()
-    );
-    [head.as_bytes(), body].concat()
+impl Request<'_> {
+    fn bytes(&self) -> Vec<u8> {
+        let head = format!(
+            "{} {} HTTP/1.1\r\nHost: leasehold\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n",
+            self.method,
+            self.url,
+            self.body.len()
+        );
+        [head.as_bytes(), self.body].concat()
+    }
 }
 
 /// A connection with a deadline, and what was read from it.
@@ -149,9 +153,9 @@ impl Wire {
         Ok(())
     }
 
-    fn read_answer(&mut self) -> Result<Answer, Trouble> {
+    fn read_answer(&mut self, most: usize) -> Result<(u16, Vec<u8>), Trouble> {
         let head = loop {
-            if let Some(head) = Head::parse(&self.bytes)? {
+            if let Some(head) = Head::parse(&self.bytes, most)? {
                 break head;
             }
             if self.bytes.len() > MAX_HEAD {
@@ -166,18 +170,7 @@ impl Wire {
         }
         let mut body = self.bytes.split_off(head.length);
         body.truncate(head.body);
-        let answer = Answer {
-            success: (200..300).contains(&head.status),
-            body,
-        };
-        // An error must be in CNI's form: whoever answers anything else knows nothing about CNI. What it says is not for the caller.
-        if !answer.success && !is_cni_error(&answer.body) {
-            return Err(Trouble::NotLeasehold(format!(
-                "it answers with HTTP status {}",
-                head.status
-            )));
-        }
-        Ok(answer)
+        Ok((head.status, body))
     }
 
     /// Reads at least one more byte.
@@ -226,7 +219,7 @@ struct Head {
 
 impl Head {
     /// Returns the head with which `bytes` begin; `None` while it is not complete.
-    fn parse(bytes: &[u8]) -> Result<Option<Self>, Trouble> {
+    fn parse(bytes: &[u8], most: usize) -> Result<Option<Self>, Trouble> {
         let mut headers = [httparse::EMPTY_HEADER; 32];
         let mut response = httparse::Response::new(&mut headers);
         let parsed = response
@@ -238,7 +231,7 @@ impl Head {
         let status = response.code.filter(|status| *status >= 200);
         let status = status
             .ok_or_else(|| Trouble::NotLeasehold("it does not answer the request".to_owned()))?;
-        let body = content_length(response.headers)?;
+        let body = content_length(response.headers, most)?;
         Ok(Some(Self {
             status,
             length,
@@ -248,7 +241,7 @@ impl Head {
 }
 
 /// Returns the body's length. Our daemon always gives one.
-fn content_length(headers: &[httparse::Header<'_>]) -> Result<usize, Trouble> {
+fn content_length(headers: &[httparse::Header<'_>], most: usize) -> Result<usize, Trouble> {
     let value = |name: &str| {
         headers
             .iter()
@@ -262,15 +255,10 @@ fn content_length(headers: &[httparse::Header<'_>]) -> Result<usize, Trouble> {
     }
     let said = value("content-length").and_then(|value| str::from_utf8(value).ok()?.parse().ok());
     match said {
-        Some(length) if length > MAX_BODY => Err(Trouble::NotLeasehold(format!(
+        Some(length) if length > most => Err(Trouble::NotLeasehold(format!(
             "its answer is {length} bytes long"
         ))),
         Some(length) => Ok(length),
         None => Err(Trouble::NotLeasehold("its answer has no length".to_owned())),
     }
-}
-
-fn is_cni_error(body: &[u8]) -> bool {
-    serde_json::from_slice::<Value>(body)
-        .is_ok_and(|error| error["code"].is_u64() && error["msg"].is_string())
 }
