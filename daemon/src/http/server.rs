@@ -18,7 +18,6 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use leasehold_api::cni::{Code, Error};
 use leasehold_api::control::{Events, Frames, Log};
-use leasehold_api::docker::Failed;
 use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
 use leasehold_core::effect::{Answer, Call, NetworkAnswer, Verb};
 use leasehold_host_local::Directory;
@@ -228,7 +227,11 @@ async fn respond_docker(
                 Refused::Undecodable(why) => (StatusCode::BAD_REQUEST, why),
                 Refused::Said(why) => (StatusCode::OK, why),
             };
-            json(status, to_json(&Failed::new(why)))
+            // dockerd reads one in an IPAM driver's answer, the other in a network driver's, and whenever the status is not 200.
+            json(
+                status,
+                serde_json::json!({ "Error": why, "Err": why }).to_string(),
+            )
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use ipnet::Ipv4Net;
 use leasehold_api::docker as wire;
-use leasehold_api::to_json;
 use leasehold_core::effect::{Call, PoolCall};
 use leasehold_core::wire::Mac;
+use serde_json::json;
 
 use super::super::named::is_name;
 use super::super::refusal::quoted;
@@ -24,9 +24,7 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
         .is_some_and(|kind| kind == wire::GATEWAY);
     if is_gateway && address.is_none() && is_anything(&id) {
         // It has none, and Docker accepts no other answer.
-        return Ok(Asked::Known(to_json(&wire::Address {
-            address: Ipv4Net::default(),
-        })));
+        return Ok(Asked::known(json!({ "Address": Ipv4Net::default() })));
     }
     let name = name(&said.options)?;
     let mac = mac(&said.options)?;

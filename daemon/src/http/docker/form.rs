@@ -1,14 +1,19 @@
 //! The forms that answers to dockerd take.
 
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
 use ipnet::{IpNet, Ipv4Net};
-use leasehold_api::docker::{self as wire, Released};
-use leasehold_api::to_json;
+use leasehold_api::docker as wire;
 use leasehold_core::effect::{Answer, NetworkAnswer};
+use leasehold_core::grant::Grant;
+use leasehold_core::network::{AddressSource, EndpointRecord};
 use leasehold_core::pool::PoolId;
+use serde_json::{Map, Value, json};
 
 use super::super::refusal::OTHER_ANSWER;
 use super::lease::Flag;
-use super::{Refused, answer, manifest, refused, words};
+use super::{DONE, Refused, manifest, refused, words};
 
 /// The form that an answer takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,11 +66,7 @@ impl Form {
     /// Returns the answer to dockerd.
     pub(crate) fn answer(&self, answer: &Answer) -> Result<String, Refused> {
         match answer {
-            Answer::Pool { id, gateway } => Ok(to_json(&wire::Pool::new(
-                id.to_string(),
-                id.subnet,
-                *gateway,
-            ))),
+            Answer::Pool { id, gateway } => Ok(pool(id, *gateway).to_string()),
             Answer::Leased { tenures } => self.address(
                 tenures
                     .iter()
@@ -74,7 +75,7 @@ impl Form {
                     .copied(),
             ),
             Answer::Reserved(address) => self.address(Some(Ipv4Net::from(*address).into())),
-            Answer::PoolReleased | Answer::Released => Ok(to_json(&Released {})),
+            Answer::PoolReleased | Answer::Released => Ok(DONE.to_owned()),
             Answer::Network(answer) => self.network(answer),
             Answer::Failed(failure) => Err(refused(
                 self.container
@@ -97,15 +98,15 @@ impl Form {
             Shape::Address(prefix) if prefix > 0 => Ipv4Net::new(own.addr(), prefix).unwrap_or(own),
             _ => own,
         };
-        Ok(to_json(&wire::Address { address }))
+        Ok(json!({ "Address": address }).to_string())
     }
 
     fn network(&self, answer: &NetworkAnswer) -> Result<String, Refused> {
         match (answer, &self.shape) {
             (NetworkAnswer::Done, Shape::Activated) => Ok(manifest()),
-            (NetworkAnswer::Done, Shape::Nothing) => Ok(to_json(&Released {})),
+            (NetworkAnswer::Done, Shape::Nothing) => Ok(DONE.to_owned()),
             (NetworkAnswer::Endpoint(record), Shape::Endpoint { tells_mac }) => {
-                Ok(to_json(&answer::created(record, *tells_mac)))
+                Ok(created(record, *tells_mac).to_string())
             }
             (
                 NetworkAnswer::Joined {
@@ -114,12 +115,7 @@ impl Form {
                     gateway,
                 },
                 Shape::Join { ifname: inside },
-            ) => Ok(to_json(&answer::joined(
-                ifname,
-                inside,
-                grant.as_deref(),
-                *gateway,
-            ))),
+            ) => Ok(joined(ifname, inside, grant.as_deref(), *gateway).to_string()),
             (
                 NetworkAnswer::Done
                 | NetworkAnswer::Found(_)
@@ -145,6 +141,46 @@ impl Form {
             self.about
         ))
     }
+}
+
+/// Names a pool and, if it has one, its gateway.
+fn pool(id: &PoolId, gateway: Option<Ipv4Addr>) -> Value {
+    let prefix = id.subnet.prefix_len();
+    let gateway = gateway.map(|gateway| (wire::GATEWAY, format!("{gateway}/{prefix}")));
+    let data = BTreeMap::from_iter(gateway);
+    json!({ "PoolID": id.to_string(), "Pool": id.subnet, "Data": data })
+}
+
+/// Says what dockerd does not yet know about an endpoint.
+fn created(record: &EndpointRecord, tells_mac: bool) -> Value {
+    let mut interface = Map::new();
+    if let AddressSource::Leased(_) = record.source {
+        interface.insert("Address".to_owned(), record.address.to_string().into());
+    }
+    if tells_mac {
+        interface.insert("MacAddress".to_owned(), record.mac.to_string().into());
+    }
+    json!({ "Interface": interface })
+}
+
+/// Says what dockerd should do with an endpoint's link.
+fn joined(ifname: &str, inside: &str, grant: Option<&Grant>, gateway: Option<Ipv4Addr>) -> Value {
+    /// The type of a route onto the link itself.
+    const ON_LINK: u8 = 1;
+    let leased = grant.and_then(|grant| grant.gateway);
+    let gateway = gateway.map(IpAddr::V4).or(leased);
+    let routes: Vec<_> = grant
+        .iter()
+        .flat_map(|grant| &grant.routes)
+        .map(|route| json!({ "Destination": route.destination, "RouteType": ON_LINK }))
+        .collect();
+    json!({
+        "InterfaceName": { "SrcName": ifname, "DstPrefix": "eth", "DstName": inside },
+        "Gateway": gateway.map(|gateway| gateway.to_string()).unwrap_or_default(),
+        "StaticRoutes": routes,
+        // Without a router here, Docker would give the container one of Docker's own.
+        "DisableGatewayService": gateway.is_none(),
+    })
 }
 
 fn another() -> Refused {

@@ -4,10 +4,9 @@
 //! driver as final and shows the bare text of the answer. [`options`] and [`wiring`] are what a network says about itself to the
 //! IPAM driver and to the network driver, [`lease`] is what it may say to both; [`pool`] and [`address`] are the calls of the
 //! IPAM driver, [`network`] those of the network driver. [`endpoint`] is who a lease is for. A [`form`] is how to answer,
-//! [`answer`] what dockerd is told about an endpoint; [`words`] names failures in Docker's terms, and [`parse`] reads addresses.
+//! [`words`] names failures in Docker's terms, and [`parse`] reads addresses.
 
 mod address;
-mod answer;
 mod endpoint;
 mod form;
 mod lease;
@@ -19,13 +18,13 @@ mod wiring;
 mod words;
 
 use ipnet::Ipv4Net;
-use leasehold_api::docker::{self as wire, Activated, AddressSpaces, Capabilities, Released};
-use leasehold_api::to_json;
+use leasehold_api::docker as wire;
 use leasehold_core::effect::{Call, NetworkCall, PoolCall};
 use leasehold_core::identity::Lan;
 use leasehold_core::network::NetworkRecord;
 use leasehold_core::wire::Mac;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 pub(crate) use self::form::Form;
 use self::form::Shape;
@@ -38,6 +37,9 @@ const ADDRESS_SPACE: &str = "leasehold";
 
 /// What dockerd accepts as the gateway of a network that does not have one yet.
 const NO_ADDRESS: &str = "0.0.0.0";
+
+/// The answer to a call that is carried out and has no result.
+const DONE: &str = "{}";
 
 /// The kinds of driver that this plugin is.
 const DRIVERS: [&str; 2] = ["IpamDriver", "NetworkDriver"];
@@ -132,13 +134,12 @@ impl Asked {
                 }
             }
             // Replay would ask for live addresses without their Ethernet addresses: the store knows better.
-            wire::CAPABILITIES => Self::Known(to_json(&Capabilities {
-                requires_mac_address: !host.ipvlan,
-                requires_request_replay: false,
-            })),
-            wire::ADDRESS_SPACES => Self::Known(to_json(&AddressSpaces {
-                local_default_address_space: ADDRESS_SPACE.to_owned(),
-                global_default_address_space: ADDRESS_SPACE.to_owned(),
+            wire::CAPABILITIES => Self::known(
+                json!({ "RequiresMACAddress": !host.ipvlan, "RequiresRequestReplay": false }),
+            ),
+            wire::ADDRESS_SPACES => Self::known(json!({
+                "LocalDefaultAddressSpace": ADDRESS_SPACE,
+                "GlobalDefaultAddressSpace": ADDRESS_SPACE,
             })),
             wire::REQUEST_POOL => pool::request(&read(body)?, host)?,
             wire::RELEASE_POOL => {
@@ -155,7 +156,7 @@ impl Asked {
                 let wire::ReleaseAddress { pool_id, address } = read(body)?;
                 if address == NO_ADDRESS {
                     // The gateway of a pool that has none.
-                    return Ok(Self::Known(to_json(&Released {})));
+                    return Ok(Self::Known(DONE.to_owned()));
                 }
                 let call = Call::Pool(PoolCall::ReleaseAddress {
                     pool: pool::id(&pool_id)?,
@@ -165,6 +166,10 @@ impl Asked {
             }
             _ => network::parse(path, body, host)?,
         })
+    }
+
+    fn known(answer: Value) -> Self {
+        Self::Known(answer.to_string())
     }
 
     fn core(call: Call, about: impl Into<String>) -> Self {
@@ -186,9 +191,7 @@ impl Asked {
 
 /// Returns what this plugin is.
 fn manifest() -> String {
-    to_json(&Activated {
-        implements: DRIVERS.map(str::to_owned).into(),
-    })
+    json!({ "Implements": DRIVERS }).to_string()
 }
 
 /// Reads the body of a call.
@@ -203,5 +206,5 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
             cut(&error.to_string())
         )),
     };
-    serde_json::from_slice(body).map_err(unreadable)
+    wire::read(body).map_err(unreadable)
 }

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use data_encoding::BASE64;
 use ipnet::Ipv4Net;
+use leasehold_api::docker::MAC_ADDRESS;
 use leasehold_api::docker::network::{
-    AnyOptions, CreateEndpoint, CreateNetwork, ENABLE_IPV6, GwAlloc, IFNAME, INTERNAL, Interface,
-    IpamData, Join, Named, NetworkCapabilities, PREFIX,
+    AnyOptions, CreateEndpoint, CreateNetwork, ENABLE_IPV6, IFNAME, INTERNAL, Interface, IpamData,
+    Join, Named, PREFIX,
 };
-use leasehold_api::docker::{MAC_ADDRESS, Released};
-use leasehold_api::to_json;
 use leasehold_core::effect::{Add, Call, EndpointAddress, EndpointRequest, NetworkCall};
 use leasehold_core::identity::DoorId;
 use leasehold_core::link::own::LONGEST_NAME;
@@ -28,7 +27,7 @@ use super::form::{Form, Shape};
 use super::parse::{ethernet, is_interfaces};
 use super::pool::{ipv6, passing};
 use super::wiring::{self, NetworkOptions};
-use super::{ADDRESS_SPACE, Asked, Host, Refused, read, refused};
+use super::{ADDRESS_SPACE, Asked, DONE, Host, Refused, read, refused};
 
 /// The longest name of a namespace that is kept: Docker's have 34 bytes.
 const LONGEST_SANDBOX: usize = 256;
@@ -36,16 +35,11 @@ const LONGEST_SANDBOX: usize = 256;
 /// Reads a call, by the path of its URL.
 pub(super) fn parse(path: &str, body: &[u8], host: &Host<'_>) -> Result<Asked, Refused> {
     Ok(match path.strip_prefix(PREFIX).ok_or(Refused::Unknown)? {
-        "GetCapabilities" => Asked::Known(to_json(&NetworkCapabilities {
-            scope: "local".to_owned(),
-            connectivity_scope: "local".to_owned(),
-            gw_alloc_checker: true,
-        })),
+        "GetCapabilities" => Asked::known(
+            json!({ "Scope": "local", "ConnectivityScope": "local", "GwAllocChecker": true }),
+        ),
         // The router comes with the lease.
-        "GwAllocCheck" => Asked::Known(to_json(&GwAlloc {
-            skip_ipv4: true,
-            skip_ipv6: true,
-        })),
+        "GwAllocCheck" => Asked::known(json!({ "SkipIPv4": true, "SkipIPv6": true })),
         "CreateNetwork" => {
             let network = network(&read(body)?, host)?;
             asked(
@@ -103,14 +97,14 @@ pub(super) fn parse(path: &str, body: &[u8], host: &Host<'_>) -> Result<Asked, R
                 shape,
             )
         }
-        "EndpointOperInfo" => Asked::Known(json!({ "Value": {} }).to_string()),
-        "AllocateNetwork" => Asked::Known(json!({ "Options": {} }).to_string()),
+        "EndpointOperInfo" => Asked::known(json!({ "Value": {} })),
+        "AllocateNetwork" => Asked::known(json!({ "Options": {} })),
         "FreeNetwork"
         | "Leave"
         | "ProgramExternalConnectivity"
         | "RevokeExternalConnectivity"
         | "DiscoverNew"
-        | "DiscoverDelete" => Asked::Known(to_json(&Released {})),
+        | "DiscoverDelete" => Asked::Known(DONE.to_owned()),
         _ => return Err(Refused::Unknown),
     })
 }

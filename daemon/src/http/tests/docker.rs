@@ -497,7 +497,7 @@ fn answers_are_in_libnetworks_words() {
             gateway
         })
         .unwrap(),
-        r#"{"PoolID":"192.168.1.0/24;;parent=eth0","Pool":"192.168.1.0/24","Data":{"com.docker.network.gateway":"192.168.1.1/24"}}"#
+        r#"{"Data":{"com.docker.network.gateway":"192.168.1.1/24"},"Pool":"192.168.1.0/24","PoolID":"192.168.1.0/24;;parent=eth0"}"#
     );
     assert_eq!(
         form.answer(&Answer::Pool {
@@ -505,7 +505,7 @@ fn answers_are_in_libnetworks_words() {
             gateway: None
         })
         .unwrap(),
-        r#"{"PoolID":"192.168.1.0/24;;parent=eth0","Pool":"192.168.1.0/24","Data":{}}"#
+        r#"{"Data":{},"Pool":"192.168.1.0/24","PoolID":"192.168.1.0/24;;parent=eth0"}"#
     );
     let body = format!(r#"{{"PoolID":"{POOL}"}}"#);
     let (call, form) = asked(false, wire::RELEASE_POOL, &body);

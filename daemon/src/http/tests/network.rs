@@ -147,7 +147,7 @@ fn calls_that_need_no_state_are_answered_at_once() {
     for body in ["", "{}", "null", &endpoint("null", "null")] {
         assert_eq!(
             told("GetCapabilities", body),
-            r#"{"Scope":"local","ConnectivityScope":"local","GwAllocChecker":true}"#
+            r#"{"ConnectivityScope":"local","GwAllocChecker":true,"Scope":"local"}"#
         );
         assert_eq!(
             told("GwAllocCheck", body),
@@ -671,7 +671,7 @@ fn a_join_is_told_the_link_its_router_and_the_way_there() {
     let routes = r#"{"Destination":"203.0.113.1/32","RouteType":1}"#;
     let text = |gateway: &str, routes: &str, none: bool| {
         format!(
-            r#"{{"InterfaceName":{{"SrcName":"lh1","DstPrefix":"eth"}},"Gateway":"{gateway}","StaticRoutes":[{routes}],"DisableGatewayService":{none}}}"#
+            r#"{{"DisableGatewayService":{none},"Gateway":"{gateway}","InterfaceName":{{"DstName":"","DstPrefix":"eth","SrcName":"lh1"}},"StaticRoutes":[{routes}]}}"#
         )
     };
     assert_eq!(

@@ -605,11 +605,11 @@ async fn dockers_calls_are_asked_and_answered_in_its_words() {
     let full = |_: &Call| Answer::Failed(Failure::Store(StoreCause::Full));
     let (_, failed) = server.serve(asks(), full).await;
     let full = StoreCause::Full;
-    failed.says("200 OK", &format!(r#"{{"Error":"{full}","Err":"{full}"}}"#));
+    failed.says("200 OK", &format!(r#"{{"Err":"{full}","Error":"{full}"}}"#));
 
     let bad = docker_call("RequestPool", r#"{"Pool":""}"#);
     let refused = response(server.say(bad).await).await;
-    refused.says("200 OK", r#"{"Error":"--ipam-opt parent=LINK is missing"#);
+    refused.says("200 OK", r#""Error":"--ipam-opt parent=LINK is missing"#);
     // As dockerd repeats a call that broke.
     for body in ["", "{"] {
         let refused = response(server.say(docker_call("RequestAddress", body)).await).await;
