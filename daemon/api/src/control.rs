@@ -121,27 +121,25 @@ impl Which {
             .collect()
     }
 
-    /// Takes in a parameter. Returns false if it is none of these or cannot have this value.
-    pub fn take(&mut self, key: &str, value: &str) -> bool {
-        let Some(value) = from_url(value) else {
-            return false;
-        };
+    /// Takes in a parameter. Returns `None` if it is none of these or cannot have this value.
+    pub fn take(&mut self, key: &str, value: &str) -> Option<()> {
+        let value = from_url(value)?;
         let place = match key {
             "name" => &mut self.name,
             "network" => &mut self.network,
             "container" => &mut self.container,
             "address" => {
-                self.address = net(&value);
-                return self.address.is_some();
+                self.address = Some(net(&value)?);
+                return Some(());
             }
             "state" if STATES.iter().any(|state| value.eq_ignore_ascii_case(state)) => {
                 &mut self.state
             }
             "door" if ["cni", "docker"].contains(&&*value) => &mut self.door,
-            _ => return false,
+            _ => return None,
         };
         *place = Some(value);
-        true
+        Some(())
     }
 }
 
@@ -208,21 +206,6 @@ impl Outcome {
     /// Returns whether what was ordered has been done.
     pub const fn is_done(self) -> bool {
         matches!(self, Self::Extended | Self::Recent | Self::Returned)
-    }
-
-    /// Returns its name, the same as in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Extended => "extended",
-            Self::Recent => "recent",
-            Self::Unanswered => "unanswered",
-            Self::Lost => "lost",
-            Self::Nothing => "nothing",
-            Self::Returned => "returned",
-            Self::Lives => "lives",
-            Self::Ambiguous => "ambiguous",
-            Self::Failed => "failed",
-        }
     }
 }
 

@@ -6,8 +6,11 @@ use data_encoding::BASE64;
 use leasehold_api::control::{self, MAX_FRAMES, MAX_WAIT};
 use tokio::time::Instant;
 
-use super::question::{Refusal, parameters};
+use super::question::{Refusal, each, number};
 use crate::capture::{Frames, Read, Seen};
+
+/// The parameters that there are.
+const KNOWN: &str = "after=NUMBER, wait=SECONDS (up to 60) and attachment=NAME";
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,28 +29,15 @@ impl Question {
             wait: Duration::ZERO,
             attachment: None,
         };
-        for parameter in parameters(query) {
-            let bad = || {
-                let parameter = parameter.escape_debug().to_string();
-                Refusal::bad(format_args!(
-                    "{parameter:.64}: there are after=NUMBER, wait=SECONDS (up to {MAX_WAIT}) and attachment=NAME"
-                ))
-            };
-            let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
-            match parameter.split_once('=').ok_or_else(bad)? {
-                ("after", text) => question.after = Some(number(text)?),
-                ("wait", text) => {
-                    question.wait = Duration::from_secs(number(text)?);
-                    if question.wait > Duration::from_secs(MAX_WAIT) {
-                        return Err(bad());
-                    }
-                }
-                ("attachment", text) => {
-                    question.attachment = Some(control::from_url(text).ok_or_else(bad)?)
-                }
-                _ => return Err(bad()),
+        each(query, KNOWN, |name, value| {
+            match name {
+                "after" => question.after = Some(number(value, 0..=u64::MAX)?),
+                "wait" => question.wait = Duration::from_secs(number(value, 0..=MAX_WAIT)?),
+                "attachment" => question.attachment = Some(control::from_url(value)?),
+                _ => return None,
             }
-        }
+            Some(())
+        })?;
         Ok(question)
     }
 

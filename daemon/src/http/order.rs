@@ -6,21 +6,19 @@ use leasehold_api::control::{self, Outcome};
 use leasehold_core::effect::{Obeyed, Order, Upshot, Verb, Which};
 
 use super::control::attachment;
-use super::question::{Refusal, parameters};
+use super::question::{Refusal, each};
 
 /// A release without `force`.
 pub(super) const RELEASE: Verb = Verb::Release { force: false };
 
 /// The parameters that there are.
-const KNOWN: &str = "use name, network, container, address (or a subnet), state (such as BOUND or KEPT), door (cni or docker), \
+const KNOWN: &str = "name, network, container, address (or a subnet), state (such as BOUND or KEPT), door (cni or docker), \
                      all=true, and to release also force=true";
 
 /// Reads the filter of a URL's query.
 pub(super) fn which(query: &str) -> Result<Which, Refusal> {
     let mut which = control::Which::default();
-    for parameter in parameters(query) {
-        take(&mut which, parameter)?;
-    }
+    each(query, KNOWN, |name, value| which.take(name, value))?;
     Ok(meant(which))
 }
 
@@ -28,13 +26,14 @@ pub(super) fn which(query: &str) -> Result<Which, Refusal> {
 pub(super) fn parse(query: &str, mut verb: Verb) -> Result<Order, Refusal> {
     let mut which = control::Which::default();
     let mut all = false;
-    for parameter in parameters(query) {
-        match (parameter, &mut verb) {
-            ("all=true", _) => all = true,
-            ("force=true", Verb::Release { force }) => *force = true,
-            (other, _) => take(&mut which, other)?,
+    each(query, KNOWN, |name, value| {
+        match (name, value, &mut verb) {
+            ("all", "true", _) => all = true,
+            ("force", "true", Verb::Release { force }) => *force = true,
+            _ => which.take(name, value)?,
         }
-    }
+        Some(())
+    })?;
     if !all && which == control::Which::default() {
         return Err(Refusal::bad(
             "no lease is named: say which you mean, or all=true",
@@ -43,17 +42,6 @@ pub(super) fn parse(query: &str, mut verb: Verb) -> Result<Order, Refusal> {
     Ok(Order {
         verb,
         which: meant(which),
-    })
-}
-
-fn take(which: &mut control::Which, parameter: &str) -> Result<(), Refusal> {
-    let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-    let is_one = which.take(key, value);
-    is_one.then_some(()).ok_or_else(|| {
-        let said = parameter.escape_debug().to_string();
-        Refusal::bad(format_args!(
-            "{said:.64}: not a filter, or not one of its values: {KNOWN}"
-        ))
     })
 }
 

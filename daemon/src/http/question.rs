@@ -1,6 +1,7 @@
 //! What all requests of operators and monitors have: the parameters of a query, and the reason why one is refused.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use hyper::StatusCode;
 
@@ -29,7 +30,28 @@ impl Refusal {
     }
 }
 
-/// Returns the parameters of a query.
-pub(super) fn parameters(query: &str) -> impl Iterator<Item = &str> {
-    query.split('&').filter(|parameter| !parameter.is_empty())
+/// Gives each parameter of a query and its value to `take`, which takes it in unless there is no such parameter or value.
+///
+/// # Errors
+/// The first parameter that is not taken in. `known` are those that there are.
+pub(super) fn each(
+    query: &str,
+    known: &str,
+    mut take: impl FnMut(&str, &str) -> Option<()>,
+) -> Result<(), Refusal> {
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        take(name, value).ok_or_else(|| {
+            let said = parameter.escape_debug().to_string();
+            Refusal::bad(format_args!(
+                "{said:.64}: unknown, or not one of its values: use {known}"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// Reads a number in a range.
+pub(super) fn number(value: &str, range: RangeInclusive<u64>) -> Option<u64> {
+    value.parse().ok().filter(|number| range.contains(number))
 }

@@ -74,7 +74,7 @@ async fn a_reader_is_not_kept_waiting_for_longer_than_it_asked() {
 #[tokio::test]
 async fn a_bad_parameter_is_refused_by_name() {
     let server = Server::start();
-    let error = r#"{"error":"limit=0: expected a number from 1 to 1000"}"#;
+    let error = r#"{"error":"limit=0: unknown, or not one of its values: use after=NUMBER, limit=NUMBER (1 to 1000) and wait=SECONDS (up to 60)"}"#;
     events(&server, "?limit=0")
         .await
         .says("400 Bad Request", error);
