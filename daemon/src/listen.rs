@@ -11,10 +11,10 @@
 //! The paths are checked every second and bound if they are missing ([`Place::tend`]), which costs a system call each. inotify
 //! would be exact, but does not notice a directory that was replaced or mounted over.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, lchown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, lchown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,9 +23,11 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, fchmod};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::beside;
 use crate::cannot::Cannot;
 use crate::lock::{Lock, LockError};
 use crate::owner::Owner;
+use crate::small_file::make_directories;
 
 /// How many callers may wait while the daemon starts or is busy. The kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -476,19 +478,8 @@ fn connect(path: &Path) -> io::Result<Socket> {
 }
 
 fn make_dir(path: &Path, mode: u32) -> Result<(), Cannot> {
-    let dir = parent(path);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(mode)
-        .create(dir)
-        .map_err(Cannot::with("create", dir))
-}
-
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    }
+    let dir = beside::directory(path);
+    make_directories(dir, mode).map_err(Cannot::with("create", dir))
 }
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {

@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use leasehold_core::grant::Dns;
 use leasehold_core::identity::Attachment;
 use sha2::{Digest, Sha256};
@@ -298,9 +299,7 @@ fn file_name(name: &str) -> String {
     if safe.len() > LONGEST_NAME {
         safe.truncate(LONGEST_NAME - 66);
         safe.push_str("%~");
-        let hash = Sha256::digest(name.as_bytes());
-        hash.iter()
-            .for_each(|byte| write!(safe, "{byte:02x}").expect("a string takes all"));
+        safe.push_str(&HEXLOWER.encode(&Sha256::digest(name)));
     }
     safe
 }

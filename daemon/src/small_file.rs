@@ -1,9 +1,9 @@
 //! Small files in directories in which others may write too. Reading one has a bound and waits for nobody; a file is written whole
 //! or not at all.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use nix::libc;
@@ -52,6 +52,11 @@ pub(crate) fn write_new(new: &Path, mode: u32, bytes: &[u8], durable: bool) -> i
     };
     // The first error is the one to report.
     write().inspect_err(|_| drop(remove(new)))
+}
+
+/// Creates the missing directories on the way to `path`, and `path` itself.
+pub(crate) fn make_directories(path: &Path, mode: u32) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(mode).create(path)
 }
 
 /// Removes a file that may not be there.

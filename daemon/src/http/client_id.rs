@@ -17,6 +17,7 @@
 //! digits: two hosts derive the same identifier for one pod, and no two pods share one. Bytes that somebody chose (`hex:…`,
 //! option 61 of `provide`) are sent unchanged.
 
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use leasehold_api::cni::{ClientId as Kind, Error};
 use leasehold_core::effect::ClientIdRule;
@@ -161,10 +162,7 @@ fn of_container(named: Named<'_>) -> ClientIdRule {
 
 /// Returns the identifier that is sent for a long text.
 fn hashed(text: &str) -> ClientId {
-    let digits: String = Sha256::digest(text)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digits = HEXLOWER.encode(&Sha256::digest(text));
     let mut bytes = untyped(text);
     bytes.truncate(LONGEST - digits.len());
     bytes.extend(digits.bytes());
@@ -281,7 +279,7 @@ mod tests {
     fn a_duid_is_the_hosts_and_never_changes() {
         let machine = MachineId::parse("0123456789abcdef0123456789abcdef\n").unwrap();
         let id = made(&Kind::Duid, "", Some(machine)).unwrap();
-        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = HEXLOWER.encode(&id);
         // Fixed: servers recognise the host's containers by it.
         assert_eq!(hex, "ffc0bd90ab00043d88f6e59d324950a9ad84c20ebefb46");
         assert!(!hex.contains("0123456789abcdef"));

@@ -10,6 +10,7 @@ use leasehold_core::link::LinkView;
 use leasehold_core::source::Lease as Granted;
 use leasehold_core::tenure::Times;
 use leasehold_core::time::{Instant, WallTime};
+use leasehold_core::wire::Mac;
 
 use super::control::binding;
 use super::events::{event, rfc3339};
@@ -154,10 +155,7 @@ fn client(row: &Row) -> String {
     let id: &ClientId = &identity.client_id;
     match (row.pod(), id.as_bytes()) {
         (Some((namespace, pod)), _) => format!("pod {namespace}/{pod}"),
-        (None, [1, mac @ ..]) if mac.len() == 6 => {
-            let mac: Vec<_> = mac.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("hardware address {}", mac.join(":"))
-        }
+        (None, &[1, a, b, c, d, e, f]) => format!("hardware address {}", Mac([a, b, c, d, e, f])),
         (None, [255, ..]) => format!("DUID {id}"),
         (None, _) if row.is_named_by_container() => "its container".to_owned(),
         (None, _) => id.readable(),

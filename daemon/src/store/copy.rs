@@ -5,10 +5,9 @@
 //! Like the store, it may come from an earlier boot: each lease says from which.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use leasehold_api::spool;
@@ -135,10 +134,7 @@ impl Copied {
     /// Writes a file, which is there whole or not at all. It need not survive a reboot.
     fn write(&self, path: &Path, entry: &Entry) -> io::Result<()> {
         let unfinished = self.directory.join(UNFINISHED);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.directory)?;
+        small_file::make_directories(&self.directory, 0o700)?;
         let bytes = serde_json::to_vec(entry)?;
         small_file::write(path, &unfinished, 0o600, &bytes, false)
     }

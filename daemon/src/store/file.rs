@@ -639,8 +639,13 @@ fn make_all(txn: &WriteTransaction, changes: &[Encoded]) -> Result<(), redb::Err
         match change {
             Encoded::Put(id, json) => leases.insert(*id, json.as_slice()).map(drop)?,
             Encoded::Remove(id) => leases.remove(*id).map(drop)?,
-            Encoded::PutNamed(table, key, json) => named::put(txn, named::table(table), key, json)?,
-            Encoded::RemoveNamed(table, key) => named::remove(txn, named::table(table), key)?,
+            Encoded::PutNamed(table, key, json) => {
+                let mut table = txn.open_table(named::table(table))?;
+                table.insert(key.as_str(), json.as_slice())?;
+            }
+            Encoded::RemoveNamed(table, key) => {
+                txn.open_table(named::table(table))?.remove(key.as_str())?;
+            }
             Encoded::Note(_) => {}
         }
     }

@@ -1,8 +1,6 @@
 //! The state directory, and the lock that reserves it for one daemon.
 
-use std::fs::DirBuilder;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +9,7 @@ use tracing::{error, info, warn};
 
 use crate::cannot::Cannot;
 use crate::lock::{Lock, LockError};
+use crate::small_file::make_directories;
 
 /// The lock's file in the state directory.
 pub(super) const FILE: &str = "leases.lock";
@@ -45,7 +44,7 @@ impl DirLock {
         if let Some(used) = other.filter(|other| other.is_dir()) {
             return Box::pin(Self::take(used, socket, None)).await;
         }
-        match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
+        match make_directories(dir, 0o700) {
             // This is logged with the other faults.
             Err(error) if has_no_room(&error) => {}
             made => made.map_err(Cannot::with("create", dir))?,

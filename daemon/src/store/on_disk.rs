@@ -1,14 +1,15 @@
 //! Where the file is, and how its contents survive if somebody deletes it or its directory while the daemon runs.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::lock::FILE as LOCK;
 use crate::cannot::Cannot;
 use crate::lock::Lock;
+use crate::small_file::make_directories;
 
 /// The file, and whether its name is still its own.
 pub(super) struct OnDisk {
@@ -44,11 +45,7 @@ impl OnDisk {
             return Ok(());
         };
         let dir = path.parent().expect("the file was joined to its directory");
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(Cannot::with("create", dir))?;
+        make_directories(dir, 0o700).map_err(Cannot::with("create", dir))?;
         let lock = dir.join(LOCK);
         // A lock file that is still there is this daemon's.
         if !lock.exists() {

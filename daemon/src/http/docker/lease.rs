@@ -16,6 +16,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use ipnet::Ipv4Net;
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::ClientId;
@@ -359,10 +360,7 @@ impl fmt::Display for Kind {
             Self::Mac => f.write_str("mac"),
             Self::None => f.write_str("none"),
             Self::Duid => f.write_str("duid"),
-            Self::Hex(bytes) => {
-                f.write_str("hex:")?;
-                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-            }
+            Self::Hex(bytes) => write!(f, "hex:{}", HEXLOWER.encode(bytes)),
             Self::Text(text) => write!(f, "text:{text}"),
         }
     }

@@ -4,6 +4,7 @@
 use std::fmt::{self, Write};
 use std::str::FromStr;
 
+use leasehold_api::control::from_url;
 use leasehold_api::docker;
 use leasehold_core::pool::FOUND;
 
@@ -100,7 +101,7 @@ pub(super) fn read(definition: &str) -> Result<docker::Options, Refused> {
         .filter(|_| !definition.is_empty())
         .map(|pair| {
             let (key, value) = pair.split_once('=')?;
-            Some((key.to_owned(), unescape(value)?))
+            Some((key.to_owned(), from_url(value)?))
         });
     let said = pairs.collect::<Option<docker::Options>>();
     said.ok_or_else(|| {
@@ -117,14 +118,4 @@ fn escape(f: &mut fmt::Formatter<'_>, value: &str) -> fmt::Result {
         b',' | b'%' | 0..=0x20 | 0x7f.. => write!(f, "%{byte:02x}"),
         plain => f.write_char(plain.into()),
     })
-}
-
-fn unescape(text: &str) -> Option<String> {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
-        bytes.extend_from_slice(&part.as_bytes()[2..]);
-    }
-    String::from_utf8(bytes).ok()
 }
