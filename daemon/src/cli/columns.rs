@@ -2,6 +2,11 @@
 
 use std::fmt::Write;
 
+/// Returns a value as a cell: a dash if there is none.
+pub(super) fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
 /// Lays rows out in columns, two spaces apart.
 pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| {

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::args::EventsArgs;
 use super::client::{self, ClientError};
+use super::columns::or_dash;
 use super::term::printable;
 
 /// How long the daemon may wait for events, in seconds. Less than the client's own limit.
@@ -161,9 +162,8 @@ fn print(events: &[Value], json: bool, out: &mut dyn Write) -> anyhow::Result<()
 
 /// Returns an event as one line: time, attachment, kind, address, server, cause, and how often it happened.
 pub(super) fn line(event: &Event) -> String {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let address = or_dash(event.address.map(|address| address.to_string()));
-    let server = or_dash(event.server.map(|server| server.to_string()));
+    let address = or_dash(event.address);
+    let server = or_dash(event.server);
     let Event {
         time,
         attachment,

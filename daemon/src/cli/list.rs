@@ -1,6 +1,6 @@
 //! `leasehold list`: leases, as a table or as JSON, once or repeatedly.
 
-mod table;
+pub(super) mod table;
 
 use std::io::Write;
 use std::net::Ipv4Addr;

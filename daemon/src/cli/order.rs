@@ -8,6 +8,7 @@ use leasehold_api::control::{BINDINGS, Bindings, Obeyed, Outcome, RELEASE, RENEW
 
 use super::args::{OrderArgs, ReleaseArgs};
 use super::client;
+use super::columns::or_dash;
 use super::term::{Paint, Term, brief, printable};
 
 /// How long the daemon may take for the last lease, and for each one: where nobody answers, it asks for 32 of a LAN in 4 s.
@@ -174,10 +175,7 @@ const fn in_words(outcome: Outcome) -> &'static str {
 }
 
 fn line(lease: &Upshot) -> String {
-    let address = lease
-        .address
-        .map_or_else(|| "-".to_owned(), |address| address.to_string());
-    printable(&format!("{}  {address}", lease.attachment))
+    printable(&format!("{}  {}", lease.attachment, or_dash(lease.address)))
 }
 
 #[cfg(test)]

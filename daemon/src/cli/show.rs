@@ -4,8 +4,9 @@ use leasehold_api::control::{Binding, DhcpOption, Event, Interface, Lease, SHOW,
 
 use super::args::ShowArgs;
 use super::client::{self, ClientError};
-use super::columns::columns;
+use super::columns::{columns, or_dash};
 use super::events;
+use super::list::table::kept_for;
 use super::order::Verdict;
 use super::term::{brief, printable};
 
@@ -45,12 +46,11 @@ pub(crate) fn show(args: &ShowArgs) -> Result<(String, Verdict), ClientError> {
 }
 
 fn candidate(binding: &Binding) -> String {
-    let address = binding
-        .address
-        .map_or_else(|| "-".to_owned(), |address| address.to_string());
     printable(&format!(
-        "  {}  {address}  {}",
-        binding.attachment, binding.name
+        "  {}  {}  {}",
+        binding.attachment,
+        or_dash(binding.address),
+        binding.name
     )) + "\n"
 }
 
@@ -81,9 +81,7 @@ fn facts(lease: &Lease) -> String {
         Some(mac) => format!("{server}, at {mac}"),
         None => server.to_string(),
     });
-    let kept = binding
-        .seconds_to_release
-        .map(|seconds| seconds.min(binding.seconds_to_expiry.unwrap_or(seconds)))
+    let kept = kept_for(binding)
         .map(|seconds| format!("{}, goes back in {}", binding.state, brief(seconds)));
     let identity = binding.identity.as_ref();
     let held_up = binding.held_up_by.as_ref().zip(binding.seconds_held_up);

@@ -6,7 +6,7 @@ use leasehold_api::control::{STATUS, Server, Status, Store, Trouble, Warning};
 
 use super::args::StatusArgs;
 use super::client::{self, ClientError};
-use super::columns::columns;
+use super::columns::{columns, or_dash};
 use super::term::{Paint, Term, brief, printable};
 
 /// Asks the daemon; returns the text to print, and whether nothing needs attention.
@@ -147,12 +147,11 @@ fn of_server(
         seconds_silent,
     }: &Server,
 ) -> [String; 4] {
-    let silent = seconds_silent.map_or_else(|| "-".to_owned(), brief);
     [
         server.to_string(),
         printable(&lan.to_string()),
         leases.to_string(),
-        silent,
+        or_dash(seconds_silent.map(brief)),
     ]
 }
 

@@ -3,7 +3,7 @@
 use leasehold_api::control::{Attachment, Binding, Identity, Source};
 use leasehold_core::identity::ClientId;
 
-use crate::cli::columns::columns;
+use crate::cli::columns::{columns, or_dash};
 use crate::cli::term::{brief, printable};
 
 const FEW: [&str; 5] = ["NAME", "ATTACHMENT", "ADDRESS", "STATE", "LEFT"];
@@ -119,7 +119,7 @@ fn state(binding: &Binding) -> String {
 }
 
 /// Returns for how long a lease is kept: no longer than it lasts.
-fn kept_for(binding: &Binding) -> Option<u64> {
+pub(in crate::cli) fn kept_for(binding: &Binding) -> Option<u64> {
     let seconds = binding.seconds_to_release?;
     Some(seconds.min(binding.seconds_to_expiry.unwrap_or(seconds)))
 }
@@ -138,12 +138,7 @@ fn all(binding: &Binding) -> [String; ALL.len()] {
         (None, Some(_)) => "never".to_owned(),
         (None, None) => "-".to_owned(),
     };
-    let of_identity = |what: fn(&Identity) -> String| {
-        binding
-            .identity
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), what)
-    };
+    let of_identity = |what: fn(&Identity) -> String| or_dash(binding.identity.as_ref().map(what));
     let cells = [
         binding.attachment.to_string(),
         binding.name.clone(),
@@ -164,10 +159,7 @@ fn all(binding: &Binding) -> [String; ALL.len()] {
         seconds(binding.seconds_to_t1),
         seconds(binding.seconds_to_t2),
         seconds(binding.seconds_to_expiry),
-        binding
-            .link
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), ToString::to_string),
+        or_dash(binding.link.as_ref()),
     ];
     // Names come from callers and packets: none may move a terminal's cursor.
     cells.map(|cell| printable(&cell))
