@@ -48,6 +48,7 @@ mod tests;
 use std::collections::HashMap;
 use std::future;
 use std::io;
+use std::mem;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -66,7 +67,7 @@ use leasehold_core::wire::frame::FrameMeta;
 use nix::errno::Errno;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tracing::debug;
@@ -75,10 +76,9 @@ use crate::cannot::Cannot;
 pub(crate) use alias::StoreId;
 use exchange::Exchange;
 use netlink::{Netlink, NetlinkError, Which};
-use netns::Host;
 pub(crate) use netns::Visit;
+use netns::{Host, Worker};
 use outbox::{Order, Outgoing, Sender, outbox};
-use own::{Own, Work};
 use packet::{Receiver, Uplinks};
 use pool::Pool;
 use process::Process;
@@ -298,7 +298,9 @@ pub(crate) struct Net {
     pool: Pool,
     reports: UnboundedSender<NetReport>,
     docker_netns: Option<PathBuf>,
-    own: Own,
+    store: StoreId,
+    /// Comes when the last work on our own links is over.
+    turn: oneshot::Receiver<()>,
     exchanges: HashMap<ExchangeId, Sender>,
     into: Arc<Mutex<Receiver>>,
     uplinks: Arc<Uplinks>,
@@ -342,7 +344,6 @@ impl Net {
                 .sockets
                 .clamp(MOST_DESCRIPTORS, Semaphore::MAX_PERMITS),
         ));
-        let own = Own::start(config.store, pool.clone(), reports.clone());
         let docker_netns = config.docker_netns;
         let uplinks = Arc::new(Uplinks::open());
         let mut net = Self {
@@ -350,7 +351,9 @@ impl Net {
             pool,
             reports,
             docker_netns,
-            own,
+            store: config.store,
+            // Nobody is before the first.
+            turn: oneshot::channel().1,
             exchanges: HashMap::new(),
             into,
             uplinks,
@@ -467,16 +470,40 @@ impl Net {
     }
 
     pub(crate) fn make(&mut self, op: OpId, link: OwnLink) {
-        self.own.ask(op, Work::Make(link));
+        let store = self.store;
+        let make = move |worker: &mut Worker| own::make(worker.here()?, store, &link);
+        self.in_turn(op, make, Outcome::Made);
     }
 
     pub(crate) fn unmake(&mut self, op: OpId, owner: LinkOwner) {
-        self.own.ask(op, Work::Unmake(owner));
+        let store = self.store;
+        let unmake = move |worker: &mut Worker| own::unmake(worker.here()?, store, &owner);
+        self.in_turn(op, unmake, Outcome::Unmade);
     }
 
     /// Lists the links in the host's namespace that were made by daemons with this store.
     pub(crate) fn list_own(&mut self, op: OpId) {
-        self.own.ask(op, Work::List);
+        let store = self.store;
+        let list = move |worker: &mut Worker| own::list(worker.here()?, store);
+        self.in_turn(op, list, Outcome::OwnLinks);
+    }
+
+    /// Works on our own links, behind all earlier work on them.
+    fn in_turn<T: Send + 'static>(
+        &mut self,
+        op: OpId,
+        work: impl FnOnce(&mut Worker) -> Result<T, LinkCause> + Send + 'static,
+        outcome: fn(Result<T, LinkCause>) -> Outcome,
+    ) {
+        let (over, next) = oneshot::channel();
+        let before = mem::replace(&mut self.turn, next);
+        let pool = self.pool.clone();
+        self.answer(op, async move {
+            let _ = before.await;
+            let result = pool.run(work).await.flatten();
+            drop(over);
+            outcome(result)
+        });
     }
 
     /// Sends a frame, over the host's link `over` if that accepts it. A frame that the exchange's link cannot take within 50 ms

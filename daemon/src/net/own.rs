@@ -5,9 +5,8 @@
 //! link comes back from its container, which may have given it another alias: a link with the endpoint's name, of a kind that we
 //! make, and down, is the endpoint's unless it has another daemon's mark.
 //!
-//! Everything is done in the order of the requests: a deletion must not overtake the creation of its link.
+//! [`Net`](super::Net) does everything in the order of the requests: a deletion must not overtake the creation of its link.
 
-use leasehold_core::effect::{OpId, Outcome};
 use leasehold_core::link::LinkCause;
 use leasehold_core::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink, OwnLinks};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -17,90 +16,14 @@ use netlink_packet_route::link::{
     LinkInfo, MacVlanMode,
 };
 use nix::libc;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::debug;
 
 use super::alias::{Mark, StoreId};
 use super::netlink::{LinkAnswer, Netlink, NetlinkError, Which, link_message};
-use super::netns::Worker;
-use super::pool::Pool;
 use super::port::{port_mac, without_ipv6};
-use super::{Alarm, NetReport};
-
-/// What the task does, for messages about its end.
-const TASK: &str = "the task that makes links";
-
-/// Sends requests for links.
-#[derive(Debug)]
-pub(super) struct Own(UnboundedSender<(OpId, Work)>);
-
-/// What is asked for.
-#[derive(Clone, Debug)]
-pub(super) enum Work {
-    /// Make a link, unless it is there.
-    Make(OwnLink),
-    /// Delete the link of this owner, if there is one.
-    Unmake(LinkOwner),
-    /// List the owners of the links that are there.
-    List,
-}
-
-impl Own {
-    /// Starts the task that makes links, which ends with the returned value. Must be called inside the runtime.
-    pub(super) fn start(store: StoreId, pool: Pool, reports: UnboundedSender<NetReport>) -> Self {
-        let (asked, queue) = unbounded_channel();
-        tokio::spawn(run(queue, store, pool, reports));
-        Self(asked)
-    }
-
-    /// Queues a request behind all earlier ones. The caller limits how many there are.
-    pub(super) fn ask(&self, op: OpId, work: Work) {
-        // The task ends before its sender only when it panics, which it reports.
-        let _ = self.0.send((op, work));
-    }
-}
-
-async fn run(
-    mut queue: UnboundedReceiver<(OpId, Work)>,
-    store: StoreId,
-    pool: Pool,
-    reports: UnboundedSender<NetReport>,
-) {
-    let _alarm = Alarm::new(TASK, &reports);
-    while let Some((op, work)) = queue.recv().await {
-        let asked = work.clone();
-        let done = pool
-            .run(move |worker| carry_out(worker, store, asked))
-            .await;
-        let outcome = done.unwrap_or_else(|cause| work.failed(cause));
-        debug!(op = op.0, ?outcome, "done");
-        let _ = reports.send(NetReport::Done { op, outcome });
-    }
-}
-
-impl Work {
-    fn failed(self, cause: LinkCause) -> Outcome {
-        match self {
-            Self::Make(_) => Outcome::Made(Err(cause)),
-            Self::Unmake(_) => Outcome::Unmade(Err(cause)),
-            Self::List => Outcome::OwnLinks(Err(cause)),
-        }
-    }
-}
-
-fn carry_out(worker: &mut Worker, store: StoreId, work: Work) -> Outcome {
-    let netlink = worker.here();
-    match work {
-        Work::Make(link) => Outcome::Made(netlink.and_then(|netlink| make(netlink, store, &link))),
-        Work::Unmake(owner) => {
-            Outcome::Unmade(netlink.and_then(|netlink| unmake(netlink, store, &owner)))
-        }
-        Work::List => Outcome::OwnLinks(netlink.and_then(|netlink| list(netlink, store))),
-    }
-}
 
 /// Makes a link, unless it is there.
-fn make(netlink: &mut Netlink, store: StoreId, link: &OwnLink) -> Result<(), LinkCause> {
+pub(super) fn make(netlink: &mut Netlink, store: StoreId, link: &OwnLink) -> Result<(), LinkCause> {
     let name = link.owner.ifname();
     let (on, _) = netlink.ethernet(Which::Name(&link.on))?;
     match there(netlink, &name)? {
@@ -211,7 +134,11 @@ impl Netlink {
 }
 
 /// Deletes the link with this owner, if there is one. It may have been renamed.
-fn unmake(netlink: &mut Netlink, store: StoreId, owner: &LinkOwner) -> Result<(), LinkCause> {
+pub(super) fn unmake(
+    netlink: &mut Netlink,
+    store: StoreId,
+    owner: &LinkOwner,
+) -> Result<(), LinkCause> {
     let own = match there(netlink, &owner.ifname())? {
         Some(found) if is_own(&found, owner, store) => Some(found.index),
         Some(_) | None => marked(netlink, store, owner)?,
@@ -237,7 +164,7 @@ fn marked(
 }
 
 /// Lists the owners of the links that are there.
-fn list(netlink: &mut Netlink, store: StoreId) -> Result<OwnLinks, LinkCause> {
+pub(super) fn list(netlink: &mut Netlink, store: StoreId) -> Result<OwnLinks, LinkCause> {
     let mut links = OwnLinks::default();
     let asked = netlink.each_link(|link| match Mark::of_any(&link.alias) {
         Some((of, mark)) if of == store => links.owners.extend((!mark.port).then_some(mark.owner)),
