@@ -40,30 +40,29 @@ fn read_one(code: u8, value: &[u8]) -> Options {
     };
     bytes.extend(option(51, &[0, 0, 0, 60]));
     let options = read(&bytes);
-    assert_eq!(
-        options.lease_time,
-        Some(60),
-        "what follows option {code} was lost"
-    );
+    let next = options.lease_time;
+    assert_eq!(next, Some(60), "what follows option {code} was lost");
     options
 }
 
 /// Asserts that an option is as if absent, for one cause.
 fn assert_dropped(code: u8, value: &[u8], cause: BadOption) {
-    let expected = Options {
-        lease_time: Some(60),
-        dropped: vec![DroppedOption { code, cause }],
-        ..Options::default()
-    };
+    let mut expected = only_dropped(code, cause);
+    expected.lease_time = Some(60);
     assert_eq!(read_one(code, value), expected);
 }
 
 fn causes(options: &Options) -> Vec<BadOption> {
-    options
-        .dropped
-        .iter()
-        .map(|dropped| dropped.cause.clone())
-        .collect()
+    let dropped = options.dropped.iter();
+    dropped.map(|dropped| dropped.cause.clone()).collect()
+}
+
+/// Returns what nothing but one option has that was dropped.
+fn only_dropped(code: u8, cause: BadOption) -> Options {
+    Options {
+        dropped: vec![DroppedOption { code, cause }],
+        ..Options::default()
+    }
 }
 
 // The fields of a message.
@@ -79,10 +78,8 @@ fn pads_are_skipped_and_the_end_marker_ends() {
         &option(54, &[1; 4]),
     ];
     let options = read(&bytes.concat());
-    assert_eq!(
-        (options.mtu, options.lease_time, options.server_id),
-        (Some(1500), Some(9), None)
-    );
+    let found = (options.mtu, options.lease_time, options.server_id);
+    assert_eq!(found, (Some(1500), Some(9), None));
     assert_eq!(options.dropped, []);
 }
 
@@ -96,14 +93,9 @@ fn an_end_marker_is_not_needed() {
 fn an_option_past_the_end_ends_its_field_and_is_noted() {
     for tail in [&[6, 8, 192, 0, 2, 53][..], &[6], &[6, 1]] {
         let options = read_bare(&[&option(53, &[5]), &option(26, &[5, 220]), tail]);
-        assert_eq!((options.mtu, &options.dns), (Some(1500), &vec![]));
-        assert_eq!(
-            options.dropped,
-            [DroppedOption {
-                code: 6,
-                cause: BadOption::Truncated
-            }]
-        );
+        let mut expected = only_dropped(6, BadOption::Truncated);
+        expected.mtu = Some(1500);
+        assert_eq!(options, expected);
     }
 }
 
@@ -149,11 +141,8 @@ fn overload_names_the_fields_that_hold_options() {
             sname: option(51, &[0, 0, 0, 60]),
             ..Reply::ack(&option(52, &[value]))
         });
-        assert_eq!(
-            (options.mtu, options.lease_time, options.dropped),
-            (mtu, lease, vec![]),
-            "overload {value}"
-        );
+        let found = (options.mtu, options.lease_time, options.dropped);
+        assert_eq!(found, (mtu, lease, vec![]), "overload {value}");
     }
 }
 
@@ -181,8 +170,7 @@ fn an_unknown_overload_is_dropped() {
             file,
             ..Reply::ack(&option(52, value))
         });
-        assert_eq!(options.dropped, [DroppedOption { code: 52, cause }]);
-        assert_eq!(options.mtu, None);
+        assert_eq!(options, only_dropped(52, cause));
     }
 }
 
@@ -193,14 +181,7 @@ fn an_overload_inside_file_does_not_open_sname() {
         sname: option(26, &[5, 220]),
         ..Reply::ack(&option(52, &[1]))
     });
-    assert_eq!(options.mtu, None);
-    assert_eq!(
-        options.dropped,
-        [DroppedOption {
-            code: 52,
-            cause: BadOption::Misplaced
-        }]
-    );
+    assert_eq!(options, only_dropped(52, BadOption::Misplaced));
 }
 
 #[test]
@@ -256,10 +237,8 @@ fn an_option_longer_than_255_bytes_is_joined() {
     let options = read_one(121, &routes);
     assert_eq!(options.dropped, []);
     let routes = options.classless_routes.unwrap();
-    assert_eq!(
-        (routes.len(), routes[59]),
-        (60, route("10.0.59.0/24", Some("192.0.2.1")))
-    );
+    let found = (routes.len(), routes[59]);
+    assert_eq!(found, (60, route("10.0.59.0/24", Some("192.0.2.1"))));
 }
 
 #[test]
@@ -272,10 +251,8 @@ fn of_a_fixed_option_given_twice_the_first_counts() {
         ]
         .concat(),
     );
-    assert_eq!(
-        (options.server_id, options.mtu, options.dropped),
-        (Some(ip("192.0.2.1")), Some(1500), vec![])
-    );
+    let found = (options.server_id, options.mtu, options.dropped);
+    assert_eq!(found, (Some(ip("192.0.2.1")), Some(1500), vec![]));
 }
 
 #[test]
@@ -287,16 +264,15 @@ fn a_fixed_option_in_pieces_is_joined() {
 #[test]
 fn what_is_dropped_is_counted_only_so_far() {
     let options = read(&option(3, &[127; 252]));
-    assert_eq!(
-        (options.routers.len(), options.dropped.len()),
-        (0, MAX_DROPPED)
-    );
+    let found = (options.routers.len(), options.dropped.len());
+    assert_eq!(found, (0, MAX_DROPPED));
 }
 
 #[test]
 fn unknown_options_are_skipped() {
+    let found = read_one(43, &[1, 2, 3]);
     assert_eq!(
-        read_one(43, &[1, 2, 3]),
+        found,
         Options {
             lease_time: Some(60),
             ..Options::default()
@@ -309,22 +285,10 @@ fn unknown_options_are_skipped() {
 #[test]
 fn every_option_of_fixed_length_refuses_other_lengths() {
     for (code, length) in [(1, 4), (26, 2), (51, 4), (54, 4), (58, 4), (59, 4), (80, 0)] {
-        for wrong in [0, 1, 2, 3, 4, 5, 8]
-            .into_iter()
-            .filter(|wrong| *wrong != length)
-        {
+        let lengths = [0, 1, 2, 3, 4, 5, 8].into_iter();
+        for wrong in lengths.filter(|wrong| *wrong != length) {
             let options = read(&option(code, &vec![9; wrong]));
-            let dropped = vec![DroppedOption {
-                code,
-                cause: BadOption::Length(wrong),
-            }];
-            assert_eq!(
-                options,
-                Options {
-                    dropped,
-                    ..Options::default()
-                }
-            );
+            assert_eq!(options, only_dropped(code, BadOption::Length(wrong)));
         }
     }
 }
@@ -339,28 +303,16 @@ fn masks_are_prefixes_of_ones_and_never_empty() {
     ] {
         assert_eq!(read_one(1, &ip(mask).octets()).subnet_mask, Some(prefix));
     }
-    for mask in [
-        "0.0.0.0",
-        "255.0.255.0",
-        "0.0.0.255",
-        "255.255.255.1",
-        "127.255.255.255",
-    ] {
+    for mask in "0.0.0.0 255.0.255.0 0.0.0.255 255.255.255.1 127.255.255.255".split(' ') {
         assert_dropped(1, &ip(mask).octets(), BadOption::Mask(ip(mask)));
     }
 }
 
 #[test]
 fn a_server_identifier_is_a_hosts_address() {
-    for address in [
-        "0.0.0.0",
-        "0.1.2.3",
-        "127.0.0.1",
-        "224.0.0.1",
-        "239.255.255.255",
-        "240.0.0.1",
-        "255.255.255.255",
-    ] {
+    for address in
+        "0.0.0.0 0.1.2.3 127.0.0.1 224.0.0.1 239.255.255.255 240.0.0.1 255.255.255.255".split(' ')
+    {
         assert_dropped(54, &ip(address).octets(), BadOption::NotAHost(ip(address)));
     }
     assert_eq!(read_one(54, &[10, 0, 0, 1]).server_id, Some(ip("10.0.0.1")));
@@ -368,31 +320,16 @@ fn a_server_identifier_is_a_hosts_address() {
 
 #[test]
 fn addresses_that_no_host_has_are_left_out_of_lists() {
-    let list = [
-        "192.0.2.53",
-        "0.0.0.0",
-        "0.0.0.1",
-        "127.0.0.53",
-        "224.0.0.251",
-        "240.0.0.1",
-        "255.255.255.255",
-        "198.51.100.53",
-    ];
-    let bytes: Vec<u8> = list.iter().flat_map(|text| ip(text).octets()).collect();
+    let none = "0.0.0.0 0.0.0.1 127.0.0.53 224.0.0.251 240.0.0.1 255.255.255.255";
+    let none: Vec<_> = none.split(' ').map(ip).collect();
+    let list = [&[ip("192.0.2.53")], &none[..], &[ip("198.51.100.53")]].concat();
+    let bytes: Vec<u8> = list.iter().flat_map(Ipv4Addr::octets).collect();
     for code in [3, 6] {
         let options = read_one(code, &bytes);
-        let found = [&options.routers, &options.dns]
-            .into_iter()
-            .find(|list| !list.is_empty())
-            .unwrap();
-        assert_eq!(found, &[ip("192.0.2.53"), ip("198.51.100.53")]);
-        assert_eq!(
-            causes(&options),
-            list[1..7]
-                .iter()
-                .map(|text| BadOption::NotAHost(ip(text)))
-                .collect::<Vec<_>>()
-        );
+        let found = [&options.routers[..], &options.dns].concat();
+        assert_eq!(found, [ip("192.0.2.53"), ip("198.51.100.53")]);
+        let expected = none.iter().copied().map(BadOption::NotAHost);
+        assert_eq!(causes(&options), expected.collect::<Vec<_>>());
     }
 }
 
@@ -403,25 +340,13 @@ fn a_router_outside_any_subnet_is_passed_on() {
 
 #[test]
 fn an_address_that_a_list_names_twice_is_there_once() {
-    let bytes: Vec<u8> = [2, 1, 2, 3, 1]
-        .into_iter()
-        .cycle()
-        .take(40)
-        .flat_map(|n| [10, 0, 0, n])
-        .collect();
+    let list = [2, 1, 2, 3, 1].map(|n| [10, 0, 0, n]).concat();
+    let bytes = list.repeat(8);
     for code in [3, 6] {
         let options = read_one(code, &bytes);
-        let found = [&options.routers, &options.dns]
-            .into_iter()
-            .find(|list| !list.is_empty())
-            .unwrap();
-        assert_eq!(
-            (found, causes(&options)),
-            (
-                &vec![ip("10.0.0.2"), ip("10.0.0.1"), ip("10.0.0.3")],
-                vec![]
-            )
-        );
+        let found = [&options.routers[..], &options.dns].concat();
+        assert_eq!(found, [ip("10.0.0.2"), ip("10.0.0.1"), ip("10.0.0.3")]);
+        assert_eq!(causes(&options), []);
     }
 }
 
@@ -429,10 +354,8 @@ fn an_address_that_a_list_names_twice_is_there_once() {
 fn long_address_lists_keep_their_beginning() {
     let bytes: Vec<u8> = (1..=63).flat_map(|n| [10, 0, 0, n]).collect();
     let options = read_one(6, &bytes);
-    assert_eq!(
-        (options.dns.len(), options.dns[15]),
-        (MAX_ADDRESSES, ip("10.0.0.16"))
-    );
+    let found = (options.dns.len(), options.dns[15]);
+    assert_eq!(found, (MAX_ADDRESSES, ip("10.0.0.16")));
     assert_eq!(causes(&options), [BadOption::TooMany(MAX_ADDRESSES)]);
 }
 
@@ -482,10 +405,8 @@ fn host_bits_of_a_destination_are_masked_off() {
         route("10.128.0.0/9", Some("192.0.2.1")),
         route("172.16.240.0/20", Some("192.0.2.1")),
     ];
-    assert_eq!(
-        (options.classless_routes, options.dropped),
-        (Some(expected), vec![])
-    );
+    let found = (options.classless_routes, options.dropped);
+    assert_eq!(found, (Some(expected), vec![]));
 }
 
 #[test]
@@ -507,10 +428,8 @@ fn bad_classless_routes_count_as_absent() {
     }
     assert_dropped(121, &[], BadOption::NoRoute);
     let both = read(&[option(121, &[60]), option(3, &good[1..])].concat());
-    assert_eq!(
-        (both.classless_routes, both.routers),
-        (None, vec![ip("192.0.2.1")])
-    );
+    let found = (both.classless_routes, both.routers);
+    assert_eq!(found, (None, vec![ip("192.0.2.1")]));
 }
 
 #[test]
@@ -572,10 +491,8 @@ fn hundreds_of_routes_are_read_and_more_are_dropped() {
     );
     assert_dropped(121, &routes(MAX_ROUTES + 1), BadOption::TooMany(MAX_ROUTES));
     let pairs = |n: usize| [10, 0, 0, 1, 192, 0, 2, 1].repeat(n);
-    assert_eq!(
-        read_one(33, &pairs(MAX_ROUTES)).static_routes.len(),
-        MAX_ROUTES
-    );
+    let found = read_one(33, &pairs(MAX_ROUTES)).static_routes.len();
+    assert_eq!(found, MAX_ROUTES);
     assert_dropped(33, &pairs(MAX_ROUTES + 1), BadOption::TooMany(MAX_ROUTES));
 }
 
@@ -697,21 +614,16 @@ fn option_15_may_have_several_names() {
         " , ",
     ] {
         let options = read_one(15, bad.as_bytes());
-        assert_eq!(
-            (options.domains.len(), options.dropped.len()),
-            (0, 1),
-            "{bad:?}"
-        );
+        let found = (options.domains.len(), options.dropped.len());
+        assert_eq!(found, (0, 1), "{bad:?}");
     }
     let many = (0..40)
         .map(|n| format!("n{n}"))
         .collect::<Vec<_>>()
         .join(" ");
     let options = read_one(15, many.as_bytes());
-    assert_eq!(
-        (options.domains.len(), causes(&options)),
-        (MAX_SEARCH, vec![BadOption::TooMany(MAX_SEARCH)])
-    );
+    let found = (options.domains.len(), causes(&options));
+    assert_eq!(found, (MAX_SEARCH, vec![BadOption::TooMany(MAX_SEARCH)]));
 }
 
 #[test]
@@ -801,33 +713,23 @@ fn one_bad_name_of_a_search_list_is_left_out() {
 #[test]
 fn a_search_list_stops_at_its_limit() {
     let options = read_one(119, &b"\x01a\x00".repeat(100));
-    assert_eq!(
-        (options.search.len(), causes(&options)),
-        (MAX_SEARCH, vec![BadOption::TooMany(MAX_SEARCH)])
-    );
+    let found = (options.search.len(), causes(&options));
+    assert_eq!(found, (MAX_SEARCH, vec![BadOption::TooMany(MAX_SEARCH)]));
     // Bad names count, so that they cost no more than good ones.
     let options = read_one(119, &[0; 100]);
-    assert_eq!(
-        (options.search.len(), options.dropped.len()),
-        (0, MAX_DROPPED)
-    );
+    let found = (options.search.len(), options.dropped.len());
+    assert_eq!(found, (0, MAX_DROPPED));
 }
 
 #[test]
 fn a_text_is_escaped_and_cut() {
-    assert_eq!(
-        read_one(56, b"no such lease").message.as_deref(),
-        Some("no such lease")
-    );
-    assert_eq!(
-        read_one(56, b"a\nb\x1b[2J\0\xc3\xa4\0\0")
-            .message
-            .as_deref(),
-        Some("a\\nb\\x1b[2J\\x00\\xc3\\xa4")
-    );
-    let cut = read_one(56, &[7; 100]).message.unwrap();
+    let read = |text: &[u8]| read_one(56, text).message.unwrap();
+    assert_eq!(read(b"no such lease"), "no such lease");
+    let found = read(b"a\nb\x1b[2J\0\xc3\xa4\0\0");
+    assert_eq!(found, "a\\nb\\x1b[2J\\x00\\xc3\\xa4");
+    let cut = read(&[7; 100]);
     assert_eq!((cut.len(), cut.ends_with("\\x07")), (252, true));
-    assert_eq!(read_one(56, &[b'x'; 600]).message.unwrap().len(), MAX_TEXT);
+    assert_eq!(read(&[b'x'; 600]).len(), MAX_TEXT);
     assert_dropped(56, b"", BadOption::Length(0));
     assert_dropped(56, b"\0", BadOption::Length(1));
 }
@@ -852,10 +754,8 @@ fn times_are_passed_on_as_they_are() {
     ]
     .concat();
     let options = read(&all);
-    assert_eq!(
-        (options.lease_time, options.t1, options.t2),
-        (Some(0), Some(u32::MAX), Some(1))
-    );
+    let found = (options.lease_time, options.t1, options.t2);
+    assert_eq!(found, (Some(0), Some(u32::MAX), Some(1)));
 }
 
 #[test]
