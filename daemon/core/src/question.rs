@@ -238,10 +238,8 @@ mod tests {
         assert_eq!(question.deadline(false), at(1000));
         assert_eq!(question.on_clock(at(0), false), QuestionAction::Wait);
         let action = question.on_clock(at(500), true);
-        assert!(
-            matches!(action, QuestionAction::Ask(_)),
-            "as soon as there are some"
-        );
+        // As soon as there are some.
+        assert!(matches!(action, QuestionAction::Ask(_)));
         assert_eq!(question.on_clock(at(1000), false), QuestionAction::Over);
         assert_eq!(question.by(), Some(STATION));
     }
@@ -326,9 +324,7 @@ mod tests {
             )
         });
         let first = hosts.next();
-        assert!(
-            hosts.any(|host| Some(host) != first),
-            "nobody can foresee it"
-        );
+        // Nobody can foresee it.
+        assert!(hosts.any(|host| Some(host) != first));
     }
 }

@@ -68,11 +68,8 @@ impl Bench {
     /// Moves to the next deadline: nothing just before it, `probe`, `announcement`, `free` or `over` at it.
     fn next(&mut self, what: &str) -> Instant {
         let when = self.window.deadline();
-        assert_eq!(
-            self.turn(when - STEP),
-            WindowAction::Wait,
-            "{what} not early"
-        );
+        let found = self.turn(when - STEP);
+        assert_eq!(found, WindowAction::Wait, "{what} not early");
         self.now(when, what);
         when
     }
@@ -85,14 +82,10 @@ impl Bench {
             WindowAction::Over => "over",
             WindowAction::Send(frame) | WindowAction::Repeat(frame) => {
                 let arp = arp(frame);
-                assert_eq!(
-                    (arp.op, arp.sender_mac, arp.target),
-                    (ArpOp::Request, LINK, ADDRESS)
-                );
-                assert_eq!(
-                    (arp.source_mac, arp.destination_mac),
-                    (LINK, Mac::BROADCAST)
-                );
+                let found = (arp.op, arp.sender_mac, arp.target);
+                assert_eq!(found, (ArpOp::Request, LINK, ADDRESS));
+                let found = (arp.source_mac, arp.destination_mac);
+                assert_eq!(found, (LINK, Mac::BROADCAST));
                 assert!([Ipv4Addr::UNSPECIFIED, ADDRESS].contains(&arp.sender));
                 if arp.sender.is_unspecified() {
                     "probe"
@@ -191,10 +184,8 @@ fn an_address_is_defended_once_the_probes_are_over() {
         if over {
             bench.now(free, "free");
         }
-        assert_eq!(
-            replies(&mut bench, free, free + STEP),
-            [expected, "conflict"]
-        );
+        let found = replies(&mut bench, free, free + STEP);
+        assert_eq!(found, [expected, "conflict"]);
     }
 }
 

@@ -134,11 +134,8 @@ mod tests {
             assert_eq!(pools.add(record(n, 100 + n as u64)), None);
         }
         assert_eq!(pools.add(record(3, 500)), None, "it was there");
-        assert_eq!(
-            pools.add(record(1000, 1)),
-            Some(record(0, 0).id),
-            "the new one stays"
-        );
+        // The new one stays.
+        assert_eq!(pools.add(record(1000, 1)), Some(record(0, 0).id));
         assert_eq!(
             (
                 pools.automatic("parent=eth0"),
@@ -169,10 +166,7 @@ mod tests {
             pools.add(record(n, if n == 2 { &[] } else { &router }));
         }
         assert_eq!(pools.add(record(1000, &router)), Some(record(2, &[]).id));
-        assert_eq!(
-            pools.add(record(1001, &router)),
-            Some(record(0, &[]).id),
-            "all have some"
-        );
+        // All have some.
+        assert_eq!(pools.add(record(1001, &router)), Some(record(0, &[]).id));
     }
 }

@@ -29,20 +29,14 @@ fn an_interface_goes_with_its_last_binding() {
     let mut interfaces = shared();
     interfaces.enter(&link((Cookie(1), 3), OTHER), BindingId(3));
     interfaces.enter(&link((Cookie(2), 2), OTHER), BindingId(4));
-    assert_eq!(
-        interfaces.bindings(AT.0, Some(AT.1)),
-        [BindingId(1), BindingId(2)]
-    );
-    assert_eq!(
-        interfaces.bindings(AT.0, None),
-        [BindingId(1), BindingId(2), BindingId(3)]
-    );
+    let found = interfaces.bindings(AT.0, Some(AT.1));
+    assert_eq!(found, [BindingId(1), BindingId(2)]);
+    let found = interfaces.bindings(AT.0, None);
+    assert_eq!(found, [BindingId(1), BindingId(2), BindingId(3)]);
     interfaces.leave(&link(AT, MAC), BindingId(1));
     interfaces.leave(&link(AT, MAC), BindingId(2));
-    assert_eq!(
-        (interfaces.bindings(AT.0, Some(AT.1)), interfaces.all.len()),
-        (vec![], 2)
-    );
+    let found = (interfaces.bindings(AT.0, Some(AT.1)), interfaces.all.len());
+    assert_eq!(found, (vec![], 2));
 }
 
 #[test]
@@ -63,24 +57,16 @@ fn returned_carrier_is_reported_once_with_its_absence() {
     let (mut interfaces, at) = (shared(), |seconds| {
         Instant::from_boot(Duration::from_secs(seconds))
     });
-    assert_eq!(
-        interfaces.on_carrier(AT, true, at(1)),
-        None,
-        "it never went"
-    );
+    // It never went.
+    assert_eq!(interfaces.on_carrier(AT, true, at(1)), None);
     assert_eq!(interfaces.on_carrier(AT, false, at(2)), None);
-    assert_eq!(
-        interfaces.on_carrier(AT, false, at(4)),
-        None,
-        "the kernel says so again"
-    );
+    // The kernel says so again.
+    assert_eq!(interfaces.on_carrier(AT, false, at(4)), None);
     assert!(
         !interfaces.has_carrier(&link(AT, MAC)) && interfaces.has_carrier(&Link::parent(7, MAC))
     );
-    assert_eq!(
-        interfaces.on_carrier(AT, true, at(7)),
-        Some(Duration::from_secs(5))
-    );
+    let found = interfaces.on_carrier(AT, true, at(7));
+    assert_eq!(found, Some(Duration::from_secs(5)));
     assert_eq!(interfaces.on_carrier(AT, true, at(8)), None);
     assert!(interfaces.has_carrier(&link(AT, MAC)));
 }
@@ -109,15 +95,10 @@ fn whether_an_address_is_there_is_known_for_each_binding() {
     });
     use Presence::*;
     assert_eq!(seen, [Missing, There, There, TakenOff, TakenOff, There]);
-    assert_eq!(
-        [a, b].map(|id| interfaces.presence(&own, id)),
-        [There, There]
-    );
-    assert_eq!(
-        interfaces.presence(&Link::parent(7, MAC), a),
-        Missing,
-        "over the host's link"
-    );
+    let found = [a, b].map(|id| interfaces.presence(&own, id));
+    assert_eq!(found, [There, There]);
+    // Over the host's link.
+    assert_eq!(interfaces.presence(&Link::parent(7, MAC), a), Missing);
 }
 
 #[test]
@@ -131,11 +112,8 @@ fn a_new_mac_is_reported_once_and_with_carrier() {
     interfaces.on_carrier(AT, false, Instant::from_boot(Duration::from_secs(1)));
     assert!(!interfaces.take_moved(&own, a));
     interfaces.on_carrier(AT, true, Instant::from_boot(Duration::from_secs(2)));
-    assert_eq!(
-        [a, a, b].map(|id| interfaces.take_moved(&own, id)),
-        [true, false, false],
-        "nobody knows the other's"
-    );
+    let found = [a, a, b].map(|id| interfaces.take_moved(&own, id));
+    assert_eq!(found, [true, false, false], "nobody knows the other's");
 }
 
 #[test]
@@ -147,11 +125,8 @@ fn a_change_ends_where_it_began() {
     assert_eq!(interfaces.end_change(OpId(9)), None, "no change");
     assert_eq!(interfaces.end_change(OpId(7)), Some(AT));
     assert!(!interfaces.is_changing(AT) && interfaces.is_changing(b));
-    assert_eq!(
-        (interfaces.end_change(OpId(8)), interfaces.all.len()),
-        (Some(b), 1),
-        "nobody lives there"
-    );
+    let found = (interfaces.end_change(OpId(8)), interfaces.all.len());
+    assert_eq!(found, (Some(b), 1), "nobody lives there");
 }
 
 #[test]
@@ -176,8 +151,6 @@ fn a_change_outlives_the_binding_that_it_was_for() {
     interfaces.leave(&link(AT, MAC), BindingId(1));
     interfaces.leave(&link(AT, MAC), BindingId(2));
     assert!(interfaces.is_changing(AT));
-    assert_eq!(
-        (interfaces.end_change(OpId(7)), interfaces.all.len()),
-        (Some(AT), 0)
-    );
+    let found = (interfaces.end_change(OpId(7)), interfaces.all.len());
+    assert_eq!(found, (Some(AT), 0));
 }

@@ -298,17 +298,11 @@ mod tests {
         assert!(ask(&lan, 1, Caller) && ask(&lan, 2, Caller));
         assert!(!ask(&lan, 3, Caller) && !ask(&lan, 4, Caller) && !ask(&lan, 5, Caller));
         assert!(ask(&other, 6, Caller), "each LAN has its own");
-        assert_eq!(
-            pacing.leave(&lan, BindingId(3)),
-            None,
-            "one that waited goes without a word"
-        );
+        // One that waited goes without a word.
+        assert_eq!(pacing.leave(&lan, BindingId(3)), None);
         assert_eq!(pacing.leave(&lan, BindingId(1)), Some(BindingId(4)));
-        assert_eq!(
-            pacing.leave(&lan, BindingId(1)),
-            None,
-            "a permit comes back once"
-        );
+        // A permit comes back once.
+        assert_eq!(pacing.leave(&lan, BindingId(1)), None);
         for id in [2, 4, 5, 6] {
             pacing.leave(if id == 6 { &other } else { &lan }, BindingId(id));
         }
@@ -348,16 +342,10 @@ mod tests {
             (taken[128], taken[129], taken[299]),
             (at(1010), at(1020), at(2720))
         );
-        assert_eq!(
-            turns.take(other.clone(), at(1000)),
-            at(1000),
-            "each LAN has its own"
-        );
-        assert_eq!(
-            turns.take(lan.clone(), at(1500)),
-            at(2730),
-            "it goes on where it was"
-        );
+        // Each LAN has its own.
+        assert_eq!(turns.take(other.clone(), at(1000)), at(1000));
+        // It goes on where it was.
+        assert_eq!(turns.take(lan.clone(), at(1500)), at(2730));
         assert_eq!(turns.take(lan.clone(), at(3995)), at(3995));
         turns.take(other.clone(), at(10_000));
         assert_eq!(turns.0.len(), 1, "what is past is forgotten");

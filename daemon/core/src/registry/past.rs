@@ -86,11 +86,8 @@ mod tests {
         for n in 1..MOST as u64 {
             past.remember(key(n), last(n));
         }
-        assert_eq!(
-            past.remember(key(5000), of_container(5000)),
-            None,
-            "there is room"
-        );
+        // There is room.
+        assert_eq!(past.remember(key(5000), of_container(5000)), None);
         assert_eq!(
             past.remember(key(5001), of_container(5001)),
             Some(BindingId(5000))
@@ -113,21 +110,15 @@ mod tests {
         for n in 1..=MOST as u64 {
             assert_eq!(past.remember(key(n), last(n)), None);
         }
-        assert_eq!(
-            past.remember(key(1), last(5000)),
-            Some(BindingId(1)),
-            "its former record"
-        );
+        // Its former record.
+        assert_eq!(past.remember(key(1), last(5000)), Some(BindingId(1)));
         assert_eq!(past.remember(key(6000), last(6000)), Some(BindingId(2)));
         assert_eq!(
             (past.of(&key(2)), past.of(&key(1))),
             (None, Some(last(5000)))
         );
         past.forget(&key(3));
-        assert_eq!(
-            past.remember(key(6001), last(6001)),
-            None,
-            "there is room again"
-        );
+        // There is room again.
+        assert_eq!(past.remember(key(6001), last(6001)), None);
     }
 }

@@ -95,11 +95,9 @@ impl Kernel {
             puts: 0,
         };
         // Cookies begin again with each boot, so those of an earlier boot come back.
-        let (spaces, paths, watched) = (
-            BTreeMap::from([(HOST, host)]),
-            BTreeMap::new(),
-            BTreeSet::new(),
-        );
+        let spaces = BTreeMap::from([(HOST, host)]);
+        let paths = BTreeMap::new();
+        let watched = BTreeSet::new();
         Self {
             spaces,
             paths,

@@ -262,10 +262,8 @@ fn secondary_addresses_go_with_their_primary() {
     };
     let mut wire = Wire::new("eth0", Mac([2; 6]), 1500, 0, true);
     let default = route("0.0.0.0/0", Some("10.0.0.1"));
-    assert!(
-        wire.step(&Step::AddRoute(default.clone())).is_err(),
-        "the next hop is nowhere"
-    );
+    // The next hop is nowhere.
+    assert!(wire.step(&Step::AddRoute(default.clone())).is_err());
     for address in ["10.0.0.5/24", "10.0.0.6/24", "10.0.0.6/32", "172.16.0.1/16"] {
         wire.step(&Step::AddAddress(net(address).into()))
             .expect("an address is never refused");
@@ -280,11 +278,8 @@ fn secondary_addresses_go_with_their_primary() {
         ["10.0.0.5", "10.0.0.6"].map(|ip| ip.parse::<Ipv4Addr>().expect("an address"))
     );
     assert_eq!(wire.addresses(), [net("10.0.0.6/32"), net("172.16.0.1/16")]);
-    assert_eq!(
-        wire.routes.len(),
-        1,
-        "a route outlives the subnet of its next hop"
-    );
+    // A route outlives the subnet of its next hop.
+    assert_eq!(wire.routes.len(), 1);
     for address in ["10.0.0.6/32", "172.16.0.1/16"] {
         wire.step(&Step::RemoveAddress(net(address).into()))
             .expect("an address can go");

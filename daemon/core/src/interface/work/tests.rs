@@ -75,10 +75,8 @@ fn a_step_that_the_kernel_refuses_is_done_without() {
 #[test]
 fn a_lost_grants_router_outlives_its_removal() {
     let router = "192.0.2.1".parse().ok();
-    let lost = Grant {
-        router,
-        ..grant("192.0.2.50/24", "192.0.2.1")
-    };
+    let mut lost = grant("192.0.2.50/24", "192.0.2.1");
+    lost.router = router;
     let mut work = Work::default();
     work.leave_behind(lost.clone(), false);
     let taken = steps(&mut work, &Wish::Nothing, &lost.addresses);

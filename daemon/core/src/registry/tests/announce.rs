@@ -156,11 +156,8 @@ fn an_address_taken_off_before_a_mac_change_is_not_told() {
         rig.look_up();
         rig.run_until(1200.0);
         rig.asked.retain(|(sender, _)| !sender.is_unspecified());
-        assert_eq!(
-            rig.asked,
-            [],
-            "it is the virtual machine's, under the one of before"
-        );
+        // It is the virtual machine's, under the one of before.
+        assert_eq!(rig.asked, []);
     }
 }
 
@@ -178,11 +175,8 @@ fn ipvlan_arp_comes_from_the_mac_of_its_parent() {
     rig.run_until(1200.0);
     assert_eq!(rig.asked_from, [TUNED; 2], "announced over the parent");
     rig.run_until(3001.0);
-    assert_eq!(
-        rig.asked_from[2..],
-        [TUNED; 2],
-        "at T1, over the container's own link, and the probe after it"
-    );
+    // At T1, over the container's own link, and the probe after it.
+    assert_eq!(rig.asked_from[2..], [TUNED; 2]);
 }
 
 #[test]
@@ -203,8 +197,6 @@ fn probes_go_on_after_a_mac_change() {
         rig.breaks(exchange, LinkCause::Down);
         rig.run_for(1.1);
     }
-    assert!(
-        rig.open.is_empty(),
-        "a link that does not stay up is left alone"
-    );
+    // A link that does not stay up is left alone.
+    assert!(rig.open.is_empty());
 }

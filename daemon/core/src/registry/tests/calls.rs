@@ -91,23 +91,17 @@ fn a_second_add_may_not_insist_on_another_address() {
         let add = rig.request(Call::Add(call));
         rig.answers[&add].clone()
     };
-    assert!(
-        matches!(insist("192.0.2.50", false), Answer::Leased { .. }),
-        "it has that"
-    );
-    assert!(
-        matches!(insist("192.0.2.60", true), Answer::Leased { .. }),
-        "another will do"
-    );
+    // It has that.
+    assert!(matches!(insist("192.0.2.50", false), Answer::Leased { .. }));
+    // Another will do.
+    assert!(matches!(insist("192.0.2.60", true), Answer::Leased { .. }));
     let attached = Failure::Attached {
         attachment: attachment("a"),
         netns: Some("/ns/1".into()),
     };
     assert_eq!(insist("192.0.2.60", false), Answer::Failed(attached));
-    assert_eq!(
-        (rig.state("a"), rig.on_link()),
-        (vec!["BOUND"], vec!["192.0.2.50/24".to_owned()])
-    );
+    let found = (rig.state("a"), rig.on_link());
+    assert_eq!(found, ("BOUND", vec!["192.0.2.50/24".to_owned()]));
 }
 
 #[test]

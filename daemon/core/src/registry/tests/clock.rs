@@ -32,7 +32,7 @@ fn a_wall_clock_set_forward_has_leases_confirmed() {
         rig.run_until(1011.0);
         let confirmed = [(3, std::net::Ipv4Addr::UNSPECIFIED)];
         assert_eq!(rig.sent, confirmed[..usize::from(confirms)], "{forward} s");
-        assert_eq!(rig.state("a"), ["BOUND"]);
+        assert_eq!(rig.state("a"), "BOUND");
     }
 }
 

@@ -34,10 +34,8 @@ use Form::*;
 fn each_message_of_a_life_counts_once_with_its_answer() {
     let mut rig = Rig::new(8);
     rig.bind();
-    assert_eq!(
-        rig.counted(),
-        [(Discover, Answered, 1), (Request, Answered, 1)]
-    );
+    let found = rig.counted();
+    assert_eq!(found, [(Discover, Answered, 1), (Request, Answered, 1)]);
     rig.run_until(1051.0);
     rig.run_until(1102.0);
     assert_eq!(rig.counted()[2..], [(Renew, Answered, 2)]);
@@ -77,10 +75,8 @@ fn an_unanswered_discover_counts_as_unanswered() {
         panic!()
     };
     assert_eq!(rig.counted(), [(Discover, Unanswered, u64::from(sent))]);
-    assert!(
-        rig.reg.counts().phases().is_empty(),
-        "only ADDs with a lease count"
-    );
+    // Only ADDs with a lease count.
+    assert!(rig.reg.counts().phases().is_empty());
 }
 
 #[test]
@@ -122,10 +118,8 @@ fn renewals_are_counted_by_form_and_outcome() {
 fn the_next_end_counts_only_leases_asked_for_in_vain() {
     let mut rig = Rig::new(8);
     rig.bind();
-    assert_eq!(
-        (rig.states(), rig.holdings().next_end),
-        (vec![("BOUND", 1)], None)
-    );
+    let found = (rig.states(), rig.holdings().next_end);
+    assert_eq!(found, (vec![("BOUND", 1)], None));
     rig.server = Server::Silent;
     rig.run_until(1050.5);
     assert_eq!(
@@ -141,10 +135,8 @@ fn the_next_end_counts_only_leases_asked_for_in_vain() {
     );
     rig.server = Server::Up;
     rig.run_until(1099.0);
-    assert_eq!(
-        (rig.states(), rig.holdings().next_end),
-        (vec![("BOUND", 1)], None)
-    );
+    let found = (rig.states(), rig.holdings().next_end);
+    assert_eq!(found, (vec![("BOUND", 1)], None));
 }
 
 #[test]

@@ -72,11 +72,8 @@ impl Rig {
 
     pub(super) fn release(&mut self, address: Ipv4Addr) {
         let id = self.ask_release(address);
-        assert_eq!(
-            self.answers[&id],
-            Answer::Released,
-            "as soon as the store has it"
-        );
+        // As soon as the store has it.
+        assert_eq!(self.answers[&id], Answer::Released);
     }
 
     fn ask_release(&mut self, address: Ipv4Addr) -> u64 {
@@ -130,10 +127,8 @@ fn a_repeated_request_is_told_the_lease_as_it_is_now() {
     let sent = rig.sent.len();
     let again = rig.endpoint(1);
     assert_eq!(rig.leased(again), OTHER);
-    assert_eq!(
-        (rig.believed(), rig.sent.len()),
-        ((Some(B.to_owned()), Some(OTHER)), sent)
-    );
+    let found = (rig.believed(), rig.sent.len());
+    assert_eq!(found, ((Some(B.to_owned()), Some(OTHER)), sent));
 }
 
 #[test]
@@ -141,16 +136,11 @@ fn a_release_repeated_or_of_an_unknown_address_succeeds() {
     let mut rig = held();
     rig.disk = Disk::Slow;
     let [once, twice] = [(); 2].map(|()| rig.ask_release(FIRST));
-    assert_eq!(
-        (rig.sends(7), rig.answers.contains_key(&twice)),
-        (0, false),
-        "the store goes first"
-    );
+    // The store goes first.
+    assert_eq!((rig.sends(7), rig.answers.contains_key(&twice)), (0, false));
     rig.disk_recovers();
-    assert_eq!(
-        [once, twice].map(|id| rig.answers[&id].clone()),
-        [Answer::Released, Answer::Released]
-    );
+    let found = [once, twice].map(|id| rig.answers[&id].clone());
+    assert_eq!(found, [Answer::Released, Answer::Released]);
     rig.release(FIRST);
     rig.release(OTHER);
     let stranger = PoolId::new("parent=br1", net("192.0.2.0/24"), None);
@@ -257,20 +247,16 @@ fn a_returning_identity_keeps_its_lease_for_a_while() {
     rig.run_until(1089.0);
     assert_eq!(rig.sends(7), 0);
     rig.run_until(1100.0);
-    assert_eq!(
-        (rig.sends(7), rig.rows().len(), rig.only_record().state),
-        (1, 0, RecordState::Past)
-    );
+    let found = (rig.sends(7), rig.rows().len(), rig.only_record().state);
+    assert_eq!(found, (1, 0, RecordState::Past));
 }
 
 #[test]
 fn a_pool_call_does_not_wait_for_the_store_for_ever() {
     let mut rig = Rig::new(8);
     (rig.disk, rig.server) = (Disk::Slow, Server::Silent);
-    let (asked, reserved) = (
-        rig.pool(Some("192.0.2.0/24"), None),
-        rig.reserve(Some(ROUTER)),
-    );
+    let asked = rig.pool(Some("192.0.2.0/24"), None);
+    let reserved = rig.reserve(Some(ROUTER));
     rig.run_until(1030.0);
     for id in [asked, reserved] {
         assert_fails!(rig, id, Failure::TimedOut(..));
@@ -424,9 +410,6 @@ fn of_two_endpoints_the_one_without_an_interface_goes() {
     }
     let mut nowhere = two_of_one_address();
     nowhere.release(FIRST);
-    assert_eq!(
-        nowhere.holding(),
-        [endpoint(2)],
-        "the first has another address by now"
-    );
+    // The first has another address by now.
+    assert_eq!(nowhere.holding(), [endpoint(2)]);
 }

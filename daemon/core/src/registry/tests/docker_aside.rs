@@ -34,22 +34,14 @@ fn a_second_discover_leaves_from_a_macvlan() {
     let mut rig = rig();
     let add = rig.endpoint(1);
     rig.run_until(1000.87);
-    assert_eq!(
-        (&rig.opened[..], rig.answers.contains_key(&add)),
-        (&[line(false)][..], false)
-    );
+    let found = (&rig.opened[..], rig.answers.contains_key(&add));
+    assert_eq!(found, (&[line(false)][..], false));
     rig.run_until(1001.13);
-    assert_eq!(
-        (&rig.opened[1], rig.has_lease(add)),
-        (&line(true), true),
-        "{:?}",
-        rig.answers
-    );
+    let found = (&rig.opened[1], rig.has_lease(add));
+    assert_eq!(found, (&line(true), true), "{:?}", rig.answers);
     assert_eq!(rig.sends(1), 2, "no more than without");
-    assert_eq!(
-        (rig.only_record().link.clone(), rig.rows()[0].link.clone()),
-        (line(false), Some(line(false)))
-    );
+    let found = (rig.only_record().link.clone(), rig.rows()[0].link.clone());
+    assert_eq!(found, (line(false), Some(line(false))));
     assert!(rig.ports.is_empty());
     rig.run_until(1020.0);
     assert!(rig.is_over());

@@ -110,15 +110,11 @@ fn an_error_names_the_offered_and_the_wanted_address() {
         }),
     );
     rig.run_until(1004.9);
-    assert!(
-        !rig.answers.contains_key(&add),
-        "another server may have it"
-    );
+    // Another server may have it.
+    assert!(!rig.answers.contains_key(&add));
     rig.run_until(1005.0);
-    assert_eq!(
-        rig.failure(add).to_string(),
-        "192.0.2.1 offered 192.0.2.50 instead of 192.0.2.150"
-    );
+    let found = rig.failure(add).to_string();
+    assert_eq!(found, "192.0.2.1 offered 192.0.2.50 instead of 192.0.2.150");
     assert_eq!(rig.sends(3), 0);
 }
 
@@ -205,15 +201,10 @@ fn an_address_of_the_host_is_not_taken() {
     else {
         panic!("{:?}", rig.answers)
     };
-    assert_eq!(
-        (*address, holder),
-        (FIRST, &AddressHolder::Host("eth0".into()))
-    );
-    assert_eq!(
-        [3, 4, 7].map(|kind| rig.sends(kind)),
-        [0, 0, 0],
-        "no REQUEST, no DECLINE, no RELEASE"
-    );
+    let found = (*address, holder);
+    assert_eq!(found, (FIRST, &AddressHolder::Host("eth0".into())));
+    // No REQUEST, no DECLINE, no RELEASE.
+    assert_eq!([3, 4, 7].map(|kind| rig.sends(kind)), [0, 0, 0]);
     // In a VLAN of that link the number is another's.
     let mut tagged = rig.endpoint_call(2);
     tagged.lan = lan_on("br0", 10);

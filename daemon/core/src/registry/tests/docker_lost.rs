@@ -30,11 +30,8 @@ fn networks_and_endpoints_outlive_a_lost_store() {
             rig.moves_in();
         }
         rig.loses_its_store();
-        assert_eq!(
-            (rig.link_of(&endpoint()).is_some(), rig.rows().len()),
-            (!joined, 1),
-            "{joined}"
-        );
+        let found = (rig.link_of(&endpoint()).is_some(), rig.rows().len());
+        assert_eq!(found, (!joined, 1), "{joined}");
         match joined {
             true => {
                 rig.inside.remove(&OWN);
@@ -48,10 +45,7 @@ fn networks_and_endpoints_outlive_a_lost_store() {
         assert!(rig.is_done(delete), "{joined}");
         rig.run_for(10.0);
         assert!(rig.has_no_endpoint() && rig.store.docker.networks.is_empty());
-        assert_eq!(
-            (rig.sends(7), rig.store.records().len()),
-            (1, 0),
-            "{joined}"
-        );
+        let found = (rig.sends(7), rig.store.records().len());
+        assert_eq!(found, (1, 0), "{joined}");
     }
 }

@@ -42,10 +42,8 @@ fn a_good_lease_is_used_after_five_silent_seconds() {
         assert_eq!(rig.leased(add), FIRST);
         let record = rig.only_record();
         let told = record.told.map(|told| told.addr());
-        assert_eq!(
-            (record.state, record.lease.ip(), told),
-            (RecordState::Bound, FIRST, Some(FIRST))
-        );
+        let found = (record.state, record.lease.ip(), told);
+        assert_eq!(found, (RecordState::Bound, FIRST, Some(FIRST)));
         let acquired = rig.causes(EventKind::Acquired);
         assert!(acquired[1].contains("no server answered"), "{acquired:?}");
         rig.run_until(1020.0);
@@ -151,10 +149,8 @@ fn a_server_that_speaks_is_heard() {
     offers.run_until(1002.0);
     offers.server = Server::OffersOnly;
     offers.run_until(1010.0);
-    assert!(
-        !offers.answers.contains_key(&add),
-        "it is asked for what it offered"
-    );
+    // It is asked for what it offered.
+    assert!(!offers.answers.contains_key(&add));
 }
 
 #[test]

@@ -31,11 +31,8 @@ fn the_only_container_that_ended_unheard_keeps_no_lease() {
         rig.at += Duration::from_secs(while_down);
         rig.restart();
         rig.run_for(62.0);
-        assert_eq!(
-            (rig.rows().len(), rig.store.records().len()),
-            (0, 0),
-            "{while_down}"
-        );
+        let found = (rig.rows().len(), rig.store.records().len());
+        assert_eq!(found, (0, 0), "{while_down}");
         assert_eq!(
             (rig.sends(1), rig.sends(7)),
             (1, usize::from(while_down == 0)),
@@ -54,8 +51,6 @@ fn a_name_whose_container_ended_unheard_is_free() {
     assert_eq!(rig.leased(again), FIRST);
     rig.run_until(1200.0);
     let holders: Vec<_> = rig.rows().into_iter().map(|row| row.attachment).collect();
-    assert_eq!(
-        (holders, rig.sends(7), rig.store.records().len()),
-        (vec![endpoint(2)], 0, 1)
-    );
+    let found = (holders, rig.sends(7), rig.store.records().len());
+    assert_eq!(found, (vec![endpoint(2)], 0, 1));
 }

@@ -26,10 +26,8 @@ fn an_add_costs_one_transaction_with_its_event_in_it() {
     rig.add("a", 1, "a");
     assert_eq!(rig.shapes(), [(1, 1)]);
     let event = rig.last_event();
-    assert_eq!(
-        (event.kind, event.cause.as_str()),
-        (EventKind::Acquired, "ADD")
-    );
+    let found = (event.kind, event.cause.as_str());
+    assert_eq!(found, (EventKind::Acquired, "ADD"));
     assert_eq!(event.attachment, attachment("a"));
     assert_eq!(event.address, Some(A.parse().unwrap()));
     assert_eq!(event.server, Some("192.0.2.1".parse().unwrap()));
@@ -56,10 +54,8 @@ fn events_of_a_lease_come_in_order_with_its_writes() {
     );
     assert_eq!(rig.last_event().cause, "its attachment was deleted");
     // Acquired, renewed, changed, and the interface too; releasing is noted first; then the record goes.
-    assert_eq!(
-        rig.shapes(),
-        [(1, 1), (1, 1), (1, 1), (1, 0), (1, 0), (1, 1)]
-    );
+    let found = rig.shapes();
+    assert_eq!(found, [(1, 1), (1, 1), (1, 1), (1, 0), (1, 0), (1, 1)]);
 }
 
 #[test]
@@ -220,10 +216,7 @@ fn a_lease_too_short_to_hold_is_refused_with_its_seconds() {
     let id = rig.add("a", 1, "a");
     rig.run_until(1040.0);
     let said = rig.failure(id).to_string();
-    assert!(
-        said.contains("lease time below the minimum of 6 s: 1 s"),
-        "{said}"
-    );
+    assert_says(&said, "lease time below the minimum of 6 s: 1 s");
 }
 
 #[test]

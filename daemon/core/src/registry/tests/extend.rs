@@ -82,15 +82,14 @@ fn rebind_leaves_by_the_parent_after_a_renew_from_inside() {
     (rig.profile.on_parent, rig.lease) = (true, 10);
     rig.bind();
     rig.server = Server::Silent;
-    let (t1, t2) = (
-        rig.t1(),
-        rig.only_record()
-            .lease
-            .t2()
-            .unwrap()
-            .since_boot()
-            .as_secs_f64(),
-    );
+    let t1 = rig.t1();
+    let t2 = rig
+        .only_record()
+        .lease
+        .t2()
+        .unwrap()
+        .since_boot()
+        .as_secs_f64();
     rig.opened.clear();
     rig.run_until(t2 - 0.01);
     assert!(

@@ -204,10 +204,8 @@ impl Life {
     /// A call that changes no lease, unless it collects.
     fn question(&mut self) -> Call {
         let (attachment, expected) = (attachment(self.one(&WHO)), vec![self.net().into()]);
-        let (network, keep) = (
-            "lan".to_owned(),
-            vec![(self.one(&WHO).into(), "eth0".into())],
-        );
+        let network = "lan".to_owned();
+        let keep = vec![(self.one(&WHO).into(), "eth0".into())];
         let parent = Some("br0".to_owned());
         self.one(&[
             Call::Check {
@@ -375,10 +373,8 @@ impl Life {
             let before = (reg.unknown_ids(), reg.poll_timeout());
             reg.handle(now, input);
             assert!(reg.poll_effect().is_none(), "an unknown id does something");
-            assert_eq!(
-                (reg.unknown_ids(), reg.poll_timeout()),
-                (before.0 + 1, before.1)
-            );
+            let found = (reg.unknown_ids(), reg.poll_timeout());
+            assert_eq!(found, (before.0 + 1, before.1));
         }
     }
 
@@ -452,10 +448,8 @@ impl Life {
         self.rig.flush();
         self.ends(10_000);
         let left = self.rig.ends.take();
-        assert!(
-            left.is_none_or(|ends| ends.is_empty()),
-            "no pause, and no end"
-        );
+        // No pause, and no end.
+        assert!(left.is_none_or(|ends| ends.is_empty()));
         for _ in 0..100 {
             assert!(self.rig.run_for(10.0) <= 1000, "no pause, and no end");
         }

@@ -25,11 +25,8 @@ fn a_second_look_waits_for_the_first() {
     rig.hold_looks = true;
     rig.miss();
     rig.take_off(A);
-    assert_eq!(
-        rig.looks.len(),
-        1,
-        "two at once could come back in any order"
-    );
+    // Two at once could come back in any order.
+    assert_eq!(rig.looks.len(), 1);
     rig.end_look();
     assert_eq!(rig.removals(), 0);
     rig.end_look();
@@ -49,7 +46,7 @@ fn a_look_from_before_carrier_came_back_does_not_count() {
     rig.run_until(1010.0);
     rig.sent.clear();
     rig.tell_carrier(true);
-    assert_eq!((rig.state("a"), rig.sent.len()), (vec!["BOUND"], 0));
+    assert_eq!((rig.state("a"), rig.sent.len()), ("BOUND", 0));
 }
 
 #[test]
@@ -84,10 +81,8 @@ fn slowly_cleared() -> Rig {
 fn an_add_waits_for_the_change_after_a_loss() {
     let mut rig = slowly_cleared();
     let add = rig.add("a", 1, "another");
-    assert_eq!(
-        (rig.answers.contains_key(&add), rig.changes.len()),
-        (false, 1)
-    );
+    let found = (rig.answers.contains_key(&add), rig.changes.len());
+    assert_eq!(found, (false, 1));
     rig.change_late();
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }) && rig.on_link().is_empty());
 }
@@ -124,20 +119,14 @@ fn an_interface_cleared_for_an_add_has_no_other_change() {
         outcome,
     });
     rig.end_look();
-    assert_eq!(
-        rig.changes.len(),
-        1,
-        "the binding before has looked, and waits"
-    );
+    // The binding before has looked, and waits.
+    assert_eq!(rig.changes.len(), 1);
     rig.input(Input::HungUp(RequestId(add)));
     rig.hold_looks = false;
     rig.change_late();
     rig.run_until(1050.02);
-    assert_eq!(
-        (rig.on_link().len(), rig.only_record().former.clone()),
-        (0, None),
-        "it went on"
-    );
+    let found = (rig.on_link().len(), rig.only_record().former.clone());
+    assert_eq!(found, (0, None), "it went on");
 }
 
 /// A daemon that looks at two interfaces at once, started on nine records like this.
@@ -201,11 +190,8 @@ fn lost_messages_during_an_add_lead_to_a_look() {
     let add = rig.add("a", 1, "a");
     rig.hold_looks = true;
     rig.miss();
-    assert_eq!(
-        rig.looks.len(),
-        1,
-        "nothing is heard of its namespace before that"
-    );
+    // Nothing is heard of its namespace before that.
+    assert_eq!(rig.looks.len(), 1);
     rig.end_look();
     rig.server = Server::Up;
     rig.run_until(1005.0);
@@ -230,9 +216,6 @@ fn repeated_removals_are_reported_once_a_minute() {
     rig.take_off(A);
     rig.sent.clear();
     rig.run_until(1170.0);
-    assert_eq!(
-        rig.sent[0],
-        (3, Ipv4Addr::UNSPECIFIED),
-        "it is known all the same"
-    );
+    // It is known all the same.
+    assert_eq!(rig.sent[0], (3, Ipv4Addr::UNSPECIFIED));
 }

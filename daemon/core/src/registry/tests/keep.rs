@@ -40,15 +40,11 @@ impl Rig {
 
     /// The interface has this address, and there is nothing left to be done.
     fn assert_settled(&mut self, address: &str) {
-        assert_eq!(
-            (self.on_link(), self.state("a")),
-            (vec![address.to_owned()], vec!["BOUND"])
-        );
+        let found = (self.on_link(), self.state("a"));
+        assert_eq!(found, (vec![address.to_owned()], "BOUND"));
         let record = self.only_record();
-        assert_eq!(
-            (record.lease.address.to_string().as_str(), &record.former),
-            (address, &None)
-        );
+        let found = (record.lease.address.to_string(), &record.former);
+        assert_eq!(found, (address.to_owned(), &None));
     }
 
     /// Returns the requests of the next renewal.
@@ -87,10 +83,8 @@ fn a_full_disk_keeps_no_used_address_on() {
         }
         // The next lease is there before the first look at the interface has ended.
         rig.run_for(70.0);
-        assert_eq!(
-            (rig.on_link(), rig.state("a")),
-            (vec![A.to_owned()], vec!["BOUND"])
-        );
+        let found = (rig.on_link(), rig.state("a"));
+        assert_eq!(found, (vec![A.to_owned()], "BOUND"));
         rig.look_up();
         assert!(
             rig.on_link().is_empty(),
@@ -120,22 +114,15 @@ fn no_lease_puts_on_a_kept_address_taken_off_by_hand() {
         }
         assert_eq!(rig.told(EventKind::AddressRemoved), 0, "nobody lost it");
         rig.is_given(FIRST, 70.0);
-        assert_eq!(
-            (rig.on_link().len(), rig.state("a"), rig.steps.len()),
-            (0, vec!["BOUND"], 0)
-        );
-        assert_eq!(
-            rig.renewal(),
-            [(3, Ipv4Addr::UNSPECIFIED)],
-            "no server can answer to it"
-        );
+        let found = (rig.on_link().len(), rig.state("a"), rig.steps.len());
+        assert_eq!(found, (0, "BOUND", 0));
+        // No server can answer to it.
+        assert_eq!(rig.renewal(), [(3, Ipv4Addr::UNSPECIFIED)]);
         (rig.server, rig.give) = (Server::Naks, OTHER);
         rig.renewal();
         rig.is_given(OTHER, 70.0);
-        assert_eq!(
-            (rig.on_link().len(), rig.state("a"), rig.steps.len()),
-            (0, vec!["BOUND"], 0)
-        );
+        let found = (rig.on_link().len(), rig.state("a"), rig.steps.len());
+        assert_eq!(found, (0, "BOUND", 0));
     }
 }
 
@@ -166,13 +153,9 @@ fn a_lease_renews_from_an_address_kept_with_its_old_mask() {
     rig.mask = [254, 0];
     assert_eq!(rig.renewal(), [(3, FIRST)]);
     assert_eq!(rig.only_record().lease.address.to_string(), "192.0.2.50/23");
-    assert_eq!(
-        (rig.on_link(), rig.renewal()),
-        (vec![A.to_owned()], vec![(3, FIRST)])
-    );
+    let found = (rig.on_link(), rig.renewal());
+    assert_eq!(found, (vec![A.to_owned()], vec![(3, FIRST)]));
     rig.restart();
-    assert_eq!(
-        (rig.on_link(), rig.renewal()),
-        (vec![A.to_owned()], vec![(3, FIRST)])
-    );
+    let found = (rig.on_link(), rig.renewal());
+    assert_eq!(found, (vec![A.to_owned()], vec![(3, FIRST)]));
 }

@@ -37,11 +37,8 @@ fn an_address_with_an_old_mask_gets_the_leases() {
             comes_in(&mut rig);
         }
         rig.run_for(10.0);
-        assert_eq!(
-            (rig.on_link(), rig.only_record().former.clone()),
-            (vec![LATER.to_owned()], None),
-            "{comes_late}"
-        );
+        let found = (rig.on_link(), rig.only_record().former.clone());
+        assert_eq!(found, (vec![LATER.to_owned()], None), "{comes_late}");
         let steps = rig.steps.len();
         rig.kernel(KernelMessage::Missed);
         rig.run_for(20.0);
@@ -58,10 +55,8 @@ fn an_old_mask_put_on_without_a_daemon_is_replaced() {
     rig.interface.put(A.parse().unwrap());
     rig.restart();
     rig.run_for(10.0);
-    assert_eq!(
-        (rig.on_link(), rig.only_record().former.clone()),
-        (vec![LATER.to_owned()], None)
-    );
+    let found = (rig.on_link(), rig.only_record().former.clone());
+    assert_eq!(found, (vec![LATER.to_owned()], None));
 }
 
 #[test]

@@ -88,10 +88,8 @@ fn a_lease_inside_is_renewed_by_unicast() {
     (rig.opened, rig.sent) = Default::default();
     rig.server = Server::Silent;
     rig.run_until(t1 + 0.1);
-    assert_eq!(
-        (rig.sent[0], rig.opened[0].clone()),
-        ((3, FIRST), inside(1))
-    );
+    let found = (rig.sent[0], rig.opened[0].clone());
+    assert_eq!(found, ((3, FIRST), inside(1)));
     assert_eq!(rig.open.values().next().unwrap().hold_port, Some(FIRST));
 }
 
@@ -102,11 +100,8 @@ fn a_port_with_the_interfaces_mac_is_gone_at_the_answer() {
         rig.bridge = bridge;
         rig.add_endpoint(OWN, "a");
         rig.run_until(1000.1);
-        assert_eq!(
-            rig.open.is_empty(),
-            bridge,
-            "others are listened for where that takes no port"
-        );
+        // Others are listened for where that takes no port.
+        assert_eq!(rig.open.is_empty(), bridge);
         rig.opened.clear();
         rig.put_inside(1, OWN);
         rig.configure(A);
@@ -134,10 +129,8 @@ fn dockers_default_route_follows_only_the_router() {
     let [from, to] = [1, 9].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
     assert_eq!(rig.steps, [Step::ReplaceDefault { from, to }]);
     rig.run_until(rig.t1() + 40.0);
-    assert_eq!(
-        (rig.steps.len(), rig.only_record().former.clone()),
-        (1, None)
-    );
+    let found = (rig.steps.len(), rig.only_record().former.clone());
+    assert_eq!(found, (1, None));
 }
 
 #[test]
@@ -172,11 +165,8 @@ fn a_search_finds_an_interface_that_came_unheard() {
             "a restart" => rig.restart(),
             _ => rig.input(Input::Kernel(KernelMessage::Missed)),
         }
-        assert_eq!(
-            (rig.link(), rig.seeks.clone()),
-            (inside(1), vec![None]),
-            "{how}"
-        );
+        let found = (rig.link(), rig.seeks.clone());
+        assert_eq!(found, (inside(1), vec![None]), "{how}");
     }
 }
 
@@ -207,10 +197,8 @@ fn news_during_a_search_have_it_repeated() {
         rig.interface_appears(second, OWN);
         let (op, _) = rig.held_seeks.pop_front().unwrap();
         rig.end(op, Outcome::Sought(Err(LinkCause::TimedOut)));
-        assert_eq!(
-            (rig.held_seeks.len(), rig.seeks.last().copied().unwrap()),
-            (1, asks)
-        );
+        let found = (rig.held_seeks.len(), rig.seeks.last().copied().unwrap());
+        assert_eq!(found, (1, asks));
     }
     rig.end_seek();
     assert_eq!((rig.link(), rig.held_seeks.len()), (inside(1), 0));
@@ -222,11 +210,8 @@ fn a_missing_interface_is_given_up_after_a_whole_search() {
     rig.lease = 10_000;
     rig.sees_part = true;
     rig.run_until(1999.0);
-    assert_eq!(
-        (rig.rows().len(), rig.sends(7)),
-        (1, 0),
-        "it may be where nobody looks"
-    );
+    // It may be where nobody looks.
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
     assert!(rig.seeks.len() < 8, "{:?}", rig.seeks);
     rig.sees_part = false;
     rig.run_until(2400.0);
@@ -283,11 +268,8 @@ fn an_interface_that_moved_unheard_keeps_its_lease() {
                 rig.inside.clear();
                 rig.kernel(KernelMessage::Missed);
                 rig.run_until(moved + 70.0);
-                assert_eq!(
-                    (rig.rows().len(), rig.link().in_netns()),
-                    (1, None),
-                    "it may be where nobody looks"
-                );
+                // It may be where nobody looks.
+                assert_eq!((rig.rows().len(), rig.link().in_netns()), (1, None));
                 rig.inside.insert(OWN, 2);
                 rig.run_until(moved + 400.0);
             }
@@ -391,13 +373,9 @@ fn what_changed_unseen_under_keep_was_not_taken_off() {
             rig.run_for(80.0);
         }
         let record = rig.only_record();
-        assert_eq!(
-            (record.lease.address.to_string().as_str(), record.taken_off),
-            (A, false)
-        );
-        assert_eq!(
-            (rig.on_link(), rig.told(EventKind::AddressRemoved)),
-            (other, 0)
-        );
+        let found = (record.lease.address.to_string(), record.taken_off);
+        assert_eq!(found, (A.to_owned(), false));
+        let found = (rig.on_link(), rig.told(EventKind::AddressRemoved));
+        assert_eq!(found, (other, 0));
     }
 }

@@ -47,10 +47,8 @@ fn a_refused_mtu_holds_nothing_else_up() {
     rig.run_until(1001.3);
     assert!(rig.faults.is_empty() && rig.steps.is_empty() && rig.is_due());
     rig.run_until(1004.0);
-    assert_eq!(
-        (rig.steps.clone(), rig.only_record().former.clone()),
-        (vec![Step::Mtu(1400)], None)
-    );
+    let found = (rig.steps.clone(), rig.only_record().former.clone());
+    assert_eq!(found, (vec![Step::Mtu(1400)], None));
 }
 
 #[test]
@@ -109,10 +107,8 @@ fn the_mtu_of_a_network_goes_before_that_of_a_lease() {
     for leased in [true, false] {
         let mut rig = Rig::new(8);
         rig.options = vec![26, 2, 0x05, 0x14]; // 1300
-        let wiring = Wiring {
-            mtu: Some(1400),
-            ..network("n1").wiring
-        };
+        let mut wiring = network("n1").wiring;
+        wiring.mtu = Some(1400);
         rig.create(NetworkRecord {
             wiring,
             ..network("n1")

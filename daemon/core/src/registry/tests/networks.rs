@@ -183,20 +183,16 @@ pub(super) fn with_endpoint() -> Rig {
     let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else {
         panic!("{:?}", rig.answers)
     };
-    assert_eq!(
-        (record.mac, record.address.to_string()),
-        (OWN, A.to_owned())
-    );
+    let found = (record.mac, record.address.to_string());
+    assert_eq!(found, (OWN, A.to_owned()));
     rig
 }
 
 #[test]
 fn a_network_is_kept_and_found_again_by_the_next_daemon() {
     let mut rig = with_network();
-    let kept = NetworkRecord {
-        since: rig.now().wall,
-        ..network("n1")
-    };
+    let mut kept = network("n1");
+    kept.since = rig.now().wall;
     assert_eq!(rig.store.docker.networks[&id("n1")], kept);
     rig.run_for(100.0);
     for restarts in [false, true] {
@@ -282,16 +278,12 @@ fn an_endpoint_has_a_stored_lease_before_its_link() {
     let mut rig = with_network();
     rig.disk = Disk::Slow;
     let create = rig.create_endpoint("e1", OWN);
-    assert!(
-        rig.link_of(&endpoint()).is_none(),
-        "the lease is not written"
-    );
+    // The lease is not written.
+    assert!(rig.link_of(&endpoint()).is_none());
     rig.flush();
     let link = rig.link_of(&endpoint()).cloned().expect("its link");
-    assert!(
-        !rig.answers.contains_key(&create),
-        "the endpoint is not written"
-    );
+    // The endpoint is not written.
+    assert!(!rig.answers.contains_key(&create));
     rig.flush();
     assert_eq!(
         (link.kind, link.on.as_str(), link.mac),
@@ -337,18 +329,12 @@ fn an_endpoint_with_an_address_gets_its_lease_and_a_link() {
         };
         assert_eq!(grant.is_some(), leased, "{name}");
     }
-    assert_eq!(
-        rig.sends(1),
-        1,
-        "an address of another IPAM driver needs no DHCP"
-    );
+    // An address of another IPAM driver needs no DHCP.
+    assert_eq!(rig.sends(1), 1);
     rig.delete_endpoint("e1");
     rig.run_until(10.0);
-    assert_eq!(
-        (rig.rows().len(), rig.sends(7)),
-        (1, 0),
-        "Docker gives that back itself"
-    );
+    // Docker gives that back itself.
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
 }
 
 #[test]
@@ -381,11 +367,8 @@ fn a_link_left_on_the_host_goes_after_ten_minutes() {
         rig.run_until(from + STRAY + 0.1);
         assert!(rig.has_no_endpoint(), "{restarts}");
         rig.run_until(from + STRAY + 10.0);
-        assert_eq!(
-            (rig.sends(7), rig.store.records().len()),
-            (1, 0),
-            "{restarts}"
-        );
+        let found = (rig.sends(7), rig.store.records().len());
+        assert_eq!(found, (1, 0), "{restarts}");
     }
 }
 
@@ -411,10 +394,8 @@ fn a_link_back_from_a_container_goes_after_a_minute() {
 #[test]
 fn a_link_without_an_endpoint_goes_at_once() {
     let mut rig = with_endpoint();
-    let stranger = OwnLink {
-        owner: LinkOwner::Endpoint(id("e9")),
-        ..rig.link_of(&endpoint()).cloned().unwrap()
-    };
+    let mut stranger = rig.link_of(&endpoint()).cloned().unwrap();
+    stranger.owner = LinkOwner::Endpoint(id("e9"));
     rig.link_returns(stranger.clone());
     assert!(rig.link_of(&stranger.owner).is_none(), "as it is heard of");
     rig.wired
@@ -453,18 +434,13 @@ fn links_of_another_store_are_listed_until_deleted() {
     assert_eq!(left(&mut rig), ["lh0123"], "as it was known");
     assert!(left(&mut rig).is_empty(), "it was looked at since");
     rig.wired.strangers.push("lh4567".into());
-    assert!(
-        left(&mut rig).is_empty(),
-        "it has come since, and none was there"
-    );
+    // It has come since, and none was there.
+    assert!(left(&mut rig).is_empty());
     assert_eq!(left(&mut rig), ["lh4567"]);
     rig.wired.strangers.push("lh89ab".into());
     rig.delete_endpoint("e7");
-    assert_eq!(
-        left(&mut rig),
-        ["lh4567", "lh89ab"],
-        "Docker has ended an endpoint that the lost store had"
-    );
+    // Docker has ended an endpoint that the lost store had.
+    assert_eq!(left(&mut rig), ["lh4567", "lh89ab"]);
 }
 
 /// The daemon was killed before it had made the endpoint's link, while it made it, or when it had deleted it.
@@ -483,10 +459,8 @@ fn an_endpoint_without_a_link_goes_after_a_restart() {
         rig.run_for(3.0);
         let left = usize::from(is_inside);
         assert_eq!(rig.endpoint_ends(), [left, left, 1 - left], "{is_inside}");
-        assert!(
-            rig.wired.unnamed.is_empty(),
-            "one that was half made is gone too"
-        );
+        // One that was half made is gone too.
+        assert!(rig.wired.unnamed.is_empty());
     }
 }
 

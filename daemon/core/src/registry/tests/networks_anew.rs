@@ -26,10 +26,8 @@ fn a_lost_endpoint_is_made_anew_with_its_address() {
             panic!("{:?}", rig.answers)
         };
         assert_eq!(record.address.to_string(), A);
-        assert_eq!(
-            rig.store.docker.endpoints.keys().collect::<Vec<_>>(),
-            [&id("e2")]
-        );
+        let found = rig.store.docker.endpoints.keys().collect::<Vec<_>>();
+        assert_eq!(found, [&id("e2")]);
         assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
         // Calls about the first one come late, and do not concern the lease.
         let delete = rig.delete_endpoint("e1");
@@ -50,10 +48,8 @@ fn a_live_endpoint_keeps_its_lease_from_one_with_its_mac() {
     assert_fails!(rig, create, Failure::Attached { .. });
     rig.run_for(10.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
-    assert_eq!(
-        rig.store.docker.endpoints.keys().collect::<Vec<_>>(),
-        [&id("e1")]
-    );
+    let found = rig.store.docker.endpoints.keys().collect::<Vec<_>>();
+    assert_eq!(found, [&id("e1")]);
 }
 
 /// dockerd gives up waiting, and asks for another, before the first has its lease.

@@ -12,11 +12,8 @@ fn knows(rig: &mut Rig, name: &str) -> bool {
     let find = rig.network_call(NetworkCall::Find(id(name)));
     let knows = matches!(rig.answers[&find], Answer::Network(_));
     assert!(knows || *rig.fault(find) == NetworkFault::Unknown(id(name)));
-    assert_eq!(
-        knows,
-        rig.store.docker.networks.contains_key(&id(name)),
-        "in the store"
-    );
+    // In the store.
+    assert_eq!(knows, rig.store.docker.networks.contains_key(&id(name)));
     knows
 }
 

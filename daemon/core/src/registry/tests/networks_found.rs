@@ -55,10 +55,8 @@ fn a_list_does_not_count_for_links_made_meanwhile() {
     rig.end(op, Outcome::OwnLinks(Ok(OwnLinks::default())));
     rig.kernel(KernelMessage::Missed);
     rig.run_for(599.0);
-    assert!(
-        rig.wired.links.contains_key(&endpoint()),
-        "its container may be slow to start"
-    );
+    // Its container may be slow to start.
+    assert!(rig.wired.links.contains_key(&endpoint()));
 }
 
 #[test]
@@ -69,10 +67,8 @@ fn a_vlan_link_that_is_gone_is_made_anew() {
     rig.wired.links.clear();
     rig.restart();
     rig.create_endpoint("e1", OWN);
-    assert_eq!(
-        rig.wired.links.keys().collect::<Vec<_>>(),
-        [&endpoint(), &vlan()]
-    );
+    let found = rig.wired.links.keys().collect::<Vec<_>>();
+    assert_eq!(found, [&endpoint(), &vlan()]);
     rig.delete_endpoint("e1");
     rig.delete_network("n1");
     assert!(rig.wired.links.is_empty());
@@ -82,10 +78,8 @@ fn a_vlan_link_that_is_gone_is_made_anew() {
 fn a_stray_link_is_deleted_with_growing_pauses() {
     for owner in [endpoint(), vlan()] {
         let mut rig = with_endpoint();
-        let left = OwnLink {
-            owner: owner.clone(),
-            ..rig.wired.links[&endpoint()].clone()
-        };
+        let mut left = rig.wired.links[&endpoint()].clone();
+        left.owner = owner.clone();
         rig.delete_endpoint("e1");
         rig.run_for(20.0);
         rig.wired.refuses = Some(LinkCause::TimedOut);
@@ -138,20 +132,16 @@ fn an_endpoint_outlives_the_release_of_an_earlier_lease() {
     rig.hold_sends = false;
     rig.run_for(1000.0);
     assert_eq!(rig.rows().len(), 1, "the first one's is over");
-    assert_eq!(
-        rig.store.docker.endpoints.keys().collect::<Vec<_>>(),
-        [&id("e2")]
-    );
+    let found = rig.store.docker.endpoints.keys().collect::<Vec<_>>();
+    assert_eq!(found, [&id("e2")]);
 }
 
 #[test]
 fn a_list_that_is_due_waits_for_the_one_under_way() {
     let mut rig = with_endpoint();
     rig.wired.hold = true;
-    let left = OwnLink {
-        owner: LinkOwner::Endpoint(id("e9")),
-        ..rig.wired.links[&endpoint()].clone()
-    };
+    let mut left = rig.wired.links[&endpoint()].clone();
+    left.owner = LinkOwner::Endpoint(id("e9"));
     rig.link_returns(left);
     let (op, _) = rig.wired.held.pop_front().expect("it is being deleted");
     rig.kernel(KernelMessage::Missed);
@@ -205,11 +195,8 @@ fn a_network_that_one_of_two_calls_has_kept_is_known() {
             "{first}: {:?}",
             rig.answers[&find]
         );
-        assert_eq!(
-            (rig.store.docker.networks.len(), rig.wired.links.len()),
-            (1, 1),
-            "{first}"
-        );
+        let found = (rig.store.docker.networks.len(), rig.wired.links.len());
+        assert_eq!(found, (1, 1), "{first}");
     }
 }
 
@@ -224,10 +211,8 @@ fn an_unreadable_record_ends_no_link_and_no_lease() {
     rig.store.docker.unread = vec![DockerKey::Network(id("n1")), DockerKey::Endpoint(id("e1"))];
     rig.restart();
     rig.run_for(1000.0);
-    assert_eq!(
-        (rig.wired.links.len(), rig.rows().len(), rig.sends(7)),
-        (2, 1, 0)
-    );
+    let found = (rig.wired.links.len(), rig.rows().len(), rig.sends(7));
+    assert_eq!(found, (2, 1, 0));
     // Docker ends the container, and then removes the network.
     rig.delete_endpoint("e1");
     rig.delete_network("n1");

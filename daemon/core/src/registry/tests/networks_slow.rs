@@ -83,18 +83,12 @@ fn a_new_dockerd_leaves_a_waiting_link_one_minute() {
         assert!(rig.is_done(started));
         let began = rig.at.as_secs_f64();
         rig.run_until(began + 59.9);
-        assert_eq!(
-            (rig.wired.links.len(), rig.sends(7)),
-            (1, 0),
-            "told: {told}"
-        );
+        let found = (rig.wired.links.len(), rig.sends(7));
+        assert_eq!(found, (1, 0), "told: {told}");
         rig.run_until(began + 70.0);
         assert!(rig.has_no_endpoint(), "told: {told}");
-        assert_eq!(
-            (rig.sends(7), rig.store.records().len()),
-            (1, 0),
-            "told: {told}"
-        );
+        let found = (rig.sends(7), rig.store.records().len());
+        assert_eq!(found, (1, 0), "told: {told}");
     }
 }
 

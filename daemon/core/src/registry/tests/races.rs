@@ -19,11 +19,8 @@ fn an_add_takes_off_what_a_lost_lease_left() {
         rig.server = Server::Naks;
         rig.faults.push_back((0, refused()));
         rig.run_until(1050.2);
-        assert_eq!(
-            rig.interface.addresses().len(),
-            1,
-            "it could not be taken off"
-        );
+        // It could not be taken off.
+        assert_eq!(rig.interface.addresses().len(), 1);
         (rig.server, rig.give) = (Server::Up, OTHER);
         let again = rig.add("a", 1, "a");
         assert_eq!(rig.leased(again), rig.give);

@@ -85,10 +85,8 @@ fn a_record_without_wants_goes_by_its_door() {
     let wants = |id| records[&BindingId(id)].profile.wants;
     assert!(wants(115).told_once && wants(115).is_found_later());
     // The release that wrote them gave up a second earlier.
-    let today = Wants {
-        patience: wants(115).patience,
-        ..wants(116)
-    };
+    let mut today = wants(116);
+    today.patience = wants(115).patience;
     assert_eq!((wants(1), wants(115)), (Wants::default(), today));
 }
 

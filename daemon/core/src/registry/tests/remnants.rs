@@ -14,10 +14,7 @@ fn a_confirmed_adoption_outlives_its_time_limit() {
     rig.run_until(1015.0);
     rig.disk_recovers();
     rig.run_until(1020.0);
-    assert_eq!(
-        (rig.state("a"), rig.not_adopted().len()),
-        (vec!["BOUND"], 0)
-    );
+    assert_eq!((rig.state("a"), rig.not_adopted().len()), ("BOUND", 0));
     assert_eq!(rig.sends(7), 0, "the container runs");
 }
 
@@ -32,11 +29,8 @@ fn an_address_not_put_on_yet_is_extended_by_init_reboot() {
     rig.run_until(1051.0);
     rig.sent.clear();
     rig.run_until(1101.5);
-    assert_eq!(
-        rig.sent,
-        [(3, Ipv4Addr::UNSPECIFIED)],
-        "no server can answer to an address that is not there"
-    );
+    // No server can answer to an address that is not there.
+    assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)]);
     rig.disk = Disk::Good;
     rig.run_until(1160.0);
     assert_eq!(rig.on_link(), [B]);
@@ -57,11 +51,8 @@ fn a_regained_address_is_put_on_though_no_write_succeeds() {
     assert!(rig.on_link().is_empty());
     rig.server = Server::Up;
     rig.run_until(1065.0);
-    assert_eq!(
-        (rig.state("a"), rig.on_link().len()),
-        (vec!["BOUND"], 0),
-        "the store may be about to forget it"
-    );
+    // The store may be about to forget it.
+    assert_eq!((rig.state("a"), rig.on_link().len()), ("BOUND", 0));
     while let Some((op, _)) = rig.slow.pop_front() {
         rig.end(op, Outcome::Persisted(Err(StoreCause::Full)));
     }

@@ -29,10 +29,8 @@ fn a_restarted_container_asks_for_its_old_address() {
         let mut rig = Rig::new(8);
         rig.add("a", 1, "a/lan/eth0");
         rig.del("a");
-        assert_eq!(
-            (rig.sends(7), rig.rows().len(), rig.only_record().state),
-            (1, 0, RecordState::Past)
-        );
+        let found = (rig.sends(7), rig.rows().len(), rig.only_record().state);
+        assert_eq!(found, (1, 0, RecordState::Past));
         if restarts {
             rig.restart();
         }
@@ -60,7 +58,7 @@ fn a_del_says_for_how_long_the_lease_is_kept() {
         let ends = 1000.0 + f64::from(said);
         rig.restart();
         rig.run_until(ends - 0.1);
-        assert_eq!((rig.state("a"), rig.sends(7)), (vec!["KEPT"], 0));
+        assert_eq!((rig.state("a"), rig.sends(7)), ("KEPT", 0));
         rig.run_until(ends + 2.0);
         assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
     }
@@ -154,20 +152,14 @@ fn a_kept_lease_goes_back_for_an_add_that_insists_on_it() {
     for (a, first) in [("pod", vec![3, 7]), ("another", vec![7])] {
         let (mut rig, add) = blocked(a);
         rig.run_until(1003.4);
-        assert_eq!(
-            rig.kinds(),
-            first,
-            "the server counts in seconds: it lets go of the address after one"
-        );
+        // The server counts in seconds: it lets go of the address after one.
+        assert_eq!(rig.kinds(), first);
         rig.run_until(1004.0);
         assert_eq!(rig.kinds(), [&first[..], &[1, 3]].concat());
         assert_eq!(rig.leased(add), FIRST);
-        assert_eq!(
-            (rig.sends(7), rig.state("c")),
-            (1, vec!["KEPT"]),
-            "only what is in its way"
-        );
+        // Only what is in its way.
+        assert_eq!((rig.sends(7), rig.state("c")), (1, "KEPT"));
         rig.run_until(1100.0);
-        assert_eq!((rig.sends(7), rig.state("b")), (2, vec!["BOUND"]));
+        assert_eq!((rig.sends(7), rig.state("b")), (2, "BOUND"));
     }
 }

@@ -483,10 +483,8 @@ impl Rig {
     fn search(&self, sought: Vec<Sought>) -> Outcome {
         let find = |sought: Sought| {
             let n = *self.inside.get(&sought.mac)?;
-            let view = LinkView {
-                mac: sought.mac,
-                ..self.view(n)
-            };
+            let mut view = self.view(n);
+            view.mac = sought.mac;
             Some(Sighting {
                 sought,
                 netns: format!("/ns/{n}").into(),
@@ -668,10 +666,8 @@ impl Rig {
                     self.published.push((container(&attachment), dns))
                 }
                 Effect::Reply { id, answer } => {
-                    assert!(
-                        self.answers.insert(id.0, answer).is_none(),
-                        "answered twice"
-                    );
+                    let before = self.answers.insert(id.0, answer);
+                    assert!(before.is_none(), "answered twice");
                 }
             }
         }
@@ -788,12 +784,12 @@ impl Rig {
             .collect()
     }
 
-    pub(super) fn state(&mut self, who: &str) -> Vec<&'static str> {
-        self.rows()
-            .into_iter()
-            .filter(|r| r.attachment == attachment(who))
-            .map(|r| r.state.as_str())
-            .collect()
+    /// Returns the state of an attachment's only binding; empty if there is none.
+    pub(super) fn state(&mut self, who: &str) -> &'static str {
+        let mut rows = self.rows();
+        rows.retain(|row| row.attachment == attachment(who));
+        assert!(rows.len() < 2, "{rows:?}");
+        rows.first().map_or("", |row| row.state.as_str())
     }
     pub(super) fn rows(&mut self) -> Vec<crate::effect::Row> {
         let id = self.request(Call::List);

@@ -74,10 +74,8 @@ fn a_link_that_comes_up_without_its_address_has_no_routes() {
     rig.set_down(false);
     assert!(rig.steps.is_empty());
     rig.configure(A);
-    assert!(
-        rig.steps.is_empty(),
-        "who takes the address off and puts it on again sees to its routes"
-    );
+    // Who takes the address off and puts it on again sees to its routes.
+    assert!(rig.steps.is_empty());
 }
 
 #[test]
@@ -134,9 +132,6 @@ fn a_link_that_comes_up_during_a_look_gets_its_routes() {
     rig.set_down(false);
     rig.hold_looks = false;
     rig.end(op, seen_down);
-    assert_eq!(
-        rig.steps,
-        [route("0.0.0.0/0", Some("192.0.2.1"))],
-        "the look told of a link that is up by now"
-    );
+    // The look told of a link that is up by now.
+    assert_eq!(rig.steps, [route("0.0.0.0/0", Some("192.0.2.1"))]);
 }

@@ -108,21 +108,16 @@ fn routes_are_put_on_once_after_dockers_setup() {
         rig.run_for(3.0);
         rig.is_up();
         rig.run_for(SETUP - 0.01);
-        assert_eq!(
-            steps(&rig),
-            [""; 0],
-            "Docker puts its own on, and checks the next network against all there are"
-        );
+        // Docker puts its own on, and checks the next network against all there are.
+        assert_eq!(steps(&rig), [""; 0]);
         match restarts {
             true => rig.restart(),
             false => _ = rig.run_for(0.02),
         }
         assert_eq!(steps(&rig), ["+198.51.100.0/24"]);
         rig.run_for(100.0);
-        assert_eq!(
-            (steps(&rig).len(), rig.only_record().former.clone()),
-            (1, None)
-        );
+        let found = (steps(&rig).len(), rig.only_record().former.clone());
+        assert_eq!(found, (1, None));
     }
 }
 

@@ -45,11 +45,8 @@ fn served(answer: f64) -> usize {
 #[test]
 fn a_crowd_does_not_ask_a_slow_server_twice() {
     let once = 2 * CROWD as usize;
-    assert_eq!(
-        served(0.02),
-        once,
-        "each has its answer before it would ask again"
-    );
+    // Each has its answer before it would ask again.
+    assert_eq!(served(0.02), once);
     // 32 of them wait for 1.6 s: those that ask first ask again after 1 s.
     let sent = served(0.05);
     assert!(sent < once * 3 / 2, "{sent} messages");

@@ -42,20 +42,12 @@ fn a_lease_after_a_nak_puts_no_removed_address_on() {
         }));
         refuse(&mut rig);
         let case = format!("{on_change:?}, {on_expiry:?}");
-        assert_eq!(
-            (rig.state("a"), rig.on_link().len(), puts_on(&rig)),
-            (vec!["BOUND"], 0, false),
-            "{case}"
-        );
-        assert_eq!(
-            rig.rows()[0].tenure.as_ref().unwrap().net().to_string(),
-            B,
-            "{case}"
-        );
-        assert_eq!(
-            (rig.only_record().state, rig.only_record().taken_off),
-            (RecordState::Bound, true)
-        );
+        let found = (rig.state("a"), rig.on_link().len(), puts_on(&rig));
+        assert_eq!(found, ("BOUND", 0, false), "{case}");
+        let found = rig.rows()[0].tenure.as_ref().unwrap().net().to_string();
+        assert_eq!(found, B, "{case}");
+        let found = (rig.only_record().state, rig.only_record().taken_off);
+        assert_eq!(found, (RecordState::Bound, true));
         let says = |event: &&Event| {
             event
                 .cause
@@ -96,16 +88,11 @@ fn a_restart_keeps_off_what_was_taken_off_before_it() {
         rig.restart();
         rig.server = Server::Up;
         rig.run_until(1500.0);
-        assert_eq!(
-            (rig.state("a"), rig.on_link().len(), puts_on(&rig)),
-            (vec!["BOUND"], 0, false),
-            "{seeking}"
-        );
+        let found = (rig.state("a"), rig.on_link().len(), puts_on(&rig));
+        assert_eq!(found, ("BOUND", 0, false), "{seeking}");
         let told = |event: &Event| event.kind == EventKind::AddressRemoved;
-        assert!(
-            !rig.store.events[removals..].iter().any(told),
-            "it was told before"
-        );
+        // It was told before.
+        assert!(!rig.store.events[removals..].iter().any(told));
     }
 }
 
@@ -138,8 +125,6 @@ fn a_look_shows_a_removal_that_was_not_recorded() {
     rig.restart();
     refuse(&mut rig);
     rig.run_until(3000.0);
-    assert_eq!(
-        (rig.state("a"), rig.on_link().len(), puts_on(&rig)),
-        (vec!["BOUND"], 0, false)
-    );
+    let found = (rig.state("a"), rig.on_link().len(), puts_on(&rig));
+    assert_eq!(found, ("BOUND", 0, false));
 }

@@ -21,12 +21,7 @@ fn a_bridge_that_takes_the_routers_address_is_a_trouble() {
     let [trouble] = &found(true)[..] else {
         panic!("one trouble")
     };
-    assert_eq!(
-        (trouble.kind, trouble.count),
-        (TroubleKind::HostIsRouter, 1)
-    );
-    assert!(
-        trouble.sentence.contains("the LAN's router, 192.0.2.1,"),
-        "{trouble}"
-    );
+    let seen = (trouble.kind, trouble.count);
+    assert_eq!(seen, (TroubleKind::HostIsRouter, 1));
+    assert_says(&trouble.sentence, "the LAN's router, 192.0.2.1,");
 }

@@ -47,7 +47,7 @@ fn a_gc_goes_on_after_a_failure_and_reports_it() {
         faults,
         &["a", "b"].map(|name| format!("lan/{name}/eth0: {}", StoreCause::Full))
     );
-    assert_eq!(rig.state("a"), ["RELEASING"], "once the store takes it");
+    assert_eq!(rig.state("a"), "RELEASING", "once the store takes it");
 }
 
 #[test]
@@ -115,24 +115,15 @@ fn a_full_disk_ends_no_lease_that_is_being_adopted() {
     rig.interface.carry([A.parse().unwrap()]);
     rig.disk = Disk::Full;
     rig.adopts(rig.running());
-    assert_eq!(rig.state("a"), ["BOUND"], "held in memory");
-    assert_eq!(
-        rig.sends(7),
-        0,
-        "it would be released under a live container"
-    );
-    assert_eq!(
-        rig.reg.adopting(),
-        1,
-        "a daemon that came now would have to adopt it"
-    );
+    assert_eq!(rig.state("a"), "BOUND", "held in memory");
+    // It would be released under a live container.
+    assert_eq!(rig.sends(7), 0);
+    // A daemon that came now would have to adopt it.
+    assert_eq!(rig.reg.adopting(), 1);
     rig.disk = Disk::Good;
     rig.run_until(1010.0);
-    assert_eq!(
-        (rig.store.records().len(), rig.reg.adopting()),
-        (1, 0),
-        "written when there is room"
-    );
+    // Written when there is room.
+    assert_eq!((rig.store.records().len(), rig.reg.adopting()), (1, 0));
 }
 
 #[test]
@@ -143,21 +134,16 @@ fn an_adoption_that_nobody_answers_releases_nothing() {
     rig.adopts(rig.running());
     rig.run_until(1060.0);
     assert_eq!(rig.not_adopted().len(), 1);
-    assert_eq!(
-        rig.sends(7),
-        0,
-        "it would be released under a live container"
-    );
+    // It would be released under a live container.
+    assert_eq!(rig.sends(7), 0);
 }
 
 #[test]
 fn a_failed_adoption_is_listed_with_its_reason() {
     let mut rig = Rig::new(8);
     rig.adopts(rig.running());
-    assert!(
-        rig.sent.is_empty(),
-        "the address is not on the link: nothing is asked"
-    );
+    // The address is not on the link: nothing is asked.
+    assert!(rig.sent.is_empty());
     assert_eq!(
         rig.not_adopted(),
         ["lan/a/eth0: 192.0.2.50/24 is not on interface eth0 of lan/a/eth0"]
@@ -183,7 +169,7 @@ fn broadcasts_over_the_parent_are_in_the_lans_vlan() {
         let mut add = rig.call("a", 1, "a");
         add.lan = lan_on("br0", vlan);
         rig.request(Call::Add(add));
-        assert_eq!(rig.state("a"), ["BOUND"]);
+        assert_eq!(rig.state("a"), "BOUND");
         let [
             Link::Parent {
                 vlan: over,

@@ -59,11 +59,8 @@ fn sockets_that_would_wait_for_a_permit_are_not_opened() {
     rig.add("a", 1, "a");
     assert_eq!(rig.opened.len(), 1);
     rig.add("b", 2, "b");
-    assert_eq!(
-        (rig.opened.len(), rig.open.len()),
-        (1, 1),
-        "a talks to the server, and b waits"
-    );
+    // `a` talks to the server, and `b` waits.
+    assert_eq!((rig.opened.len(), rig.open.len()), (1, 1));
 }
 
 #[test]
@@ -73,11 +70,8 @@ fn an_add_waits_for_its_mac_to_be_free() {
     rig.faults = vec![(0, OTHER); 3].into();
     let add = rig.add("a", 1, "a");
     rig.run_until(1000.14);
-    assert_eq!(
-        (rig.answers.get(&add), rig.faults.len()),
-        (None, 0),
-        "three tries"
-    );
+    // Three tries.
+    assert_eq!((rig.answers.get(&add), rig.faults.len()), (None, 0));
     rig.run_until(1000.2);
     rig.assert_leased(add);
 
@@ -92,10 +86,8 @@ fn an_add_waits_for_its_mac_to_be_free() {
     );
     rig.faults.clear();
     let del = rig.del("a");
-    assert_eq!(
-        (&rig.answers[&del], rig.reg.poll_timeout()),
-        (&Answer::Deleted, None)
-    );
+    let found = (&rig.answers[&del], rig.reg.poll_timeout());
+    assert_eq!(found, (&Answer::Deleted, None));
 }
 
 #[test]

@@ -290,11 +290,8 @@ mod tests {
         let t1 = at(14_400.0);
         let t2 = at(25_200.0);
         assert_eq!(next_confirming(t1, t1, t2), at(14_460.0));
-        assert_eq!(
-            next_confirming(at(5.0), at(5.0), at(8.75)),
-            at(6.875),
-            "a short lease as any other"
-        );
+        // A short lease as any other.
+        assert_eq!(next_confirming(at(5.0), at(5.0), at(8.75)), at(6.875));
     }
 
     #[test]

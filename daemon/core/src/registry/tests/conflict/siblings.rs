@@ -52,11 +52,8 @@ fn asked(answers: impl FnOnce(&mut Rig)) -> Rig {
     let mut rig = crowded(Detection::Optimistic);
     answers(&mut rig);
     rig.add("a", 1, "a");
-    assert_eq!(
-        rig.wired.sent_over,
-        [(1, INSIDE), (3, INSIDE)],
-        "nothing is known about it yet"
-    );
+    // Nothing is known about it yet.
+    assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, INSIDE)]);
     let question = rig
         .asked
         .iter()

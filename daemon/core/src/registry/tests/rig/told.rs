@@ -11,6 +11,13 @@ macro_rules! assert_fails {
 }
 pub(in crate::registry::tests) use assert_fails;
 
+/// Fails unless a text has this part.
+#[track_caller]
+pub(in crate::registry::tests) fn assert_says(said: &(impl ToString + ?Sized), part: &str) {
+    let said = said.to_string();
+    assert!(said.contains(part), "{said}");
+}
+
 /// Returns the LAN of a link of the host.
 pub(in crate::registry::tests) fn lan_on(parent: &str, vlan: u16) -> Lan {
     let parent = parent.into();

@@ -54,10 +54,8 @@ impl Rig {
                 (op, Outcome::Unmade(unmade))
             }
             Effect::ListOwn { op } => {
-                let (owners, strangers) = (
-                    wired.links.keys().cloned().collect(),
-                    wired.strangers.clone(),
-                );
+                let owners = wired.links.keys().cloned().collect();
+                let strangers = wired.strangers.clone();
                 (op, Outcome::OwnLinks(Ok(OwnLinks { owners, strangers })))
             }
             other => panic!("{other:?}"),

@@ -24,11 +24,8 @@ pub(super) fn requesting() -> (Bench, u32) {
     let mut bench = Bench::acquiring();
     let xid = bench.begin();
     let request = bench.offer(at(0.0), xid);
-    assert_eq!(
-        request.sent().xid(),
-        xid,
-        "the OFFER's xid (RFC 2131 table 5)"
-    );
+    // The OFFER's xid (RFC 2131 table 5).
+    assert_eq!(request.sent().xid(), xid);
     (bench, xid)
 }
 
@@ -51,15 +48,11 @@ const OTHER_SERVER: Refusal = Refusal::OtherServer {
 fn a_lease_may_name_the_client_as_boot_server_or_router() {
     let mut bench = Bench::acquiring();
     let xid = bench.begin();
-    let offer = Reply {
-        siaddr: LEASED,
-        ..Reply::new(OFFER, xid, 600).with(3, &LEASED.octets())
-    };
+    let mut offer = Reply::new(OFFER, xid, 600).with(3, &LEASED.octets());
+    offer.siaddr = LEASED;
     let output = bench.answer(at(0.0), &offer);
-    assert_eq!(
-        (output.refused, bench.client.state()),
-        (None, StateName::Requesting)
-    );
+    let found = (output.refused, bench.client.state());
+    assert_eq!(found, (None, StateName::Requesting));
 }
 
 #[test]
@@ -116,11 +109,8 @@ fn each_refusal_has_its_cause() {
         assert_eq!(output.refused, Some(Refused::Unbelieved(refusal)));
         assert!(output.frames.is_empty() && bench.client.state() == StateName::Selecting);
         let output = bench.offer(at(0.0), xid);
-        assert_eq!(
-            output.frames.len(),
-            1,
-            "after {refusal:?} the next offer is taken"
-        );
+        let found = output.frames.len();
+        assert_eq!(found, 1, "after {refusal:?} the next offer is taken");
     }
 }
 
@@ -157,11 +147,8 @@ fn a_nak_to_a_renewal_starts_a_search_at_once() {
     };
     assert_eq!((lost.ip(), server), (LEASED, SERVER));
     assert!(!message.expect("a message").contains('"') || bench.client.lease().is_none());
-    assert_eq!(
-        (discover.kind(), discover.address(50)),
-        ("DISCOVER", None),
-        "not the address that was refused"
-    );
+    // Not the address that was refused.
+    assert_eq!((discover.kind(), discover.address(50)), ("DISCOVER", None));
 }
 
 #[test]
@@ -197,10 +184,8 @@ fn option_121_replaces_249_replaces_33_and_3() {
     let both = ["0.0.0.0/0 via 192.0.2.1", "198.51.100.7/32 via 192.0.2.2"].map(str::to_owned);
     assert_eq!(shown(&lease), (Some(SERVER), both.to_vec()));
     let lease = won(|r| routers(r).with(249, &[8, 10, 192, 0, 2, 3]));
-    assert_eq!(
-        shown(&lease),
-        (None, vec!["10.0.0.0/8 via 192.0.2.3".to_owned()])
-    );
+    let found = shown(&lease);
+    assert_eq!(found, (None, vec!["10.0.0.0/8 via 192.0.2.3".to_owned()]));
     let lease = won(|r| {
         routers(r)
             .with(249, &[8, 10, 192, 0, 2, 3])
@@ -212,11 +197,8 @@ fn option_121_replaces_249_replaces_33_and_3() {
         (Some(Ipv4Addr::new(192, 0, 2, 4)), classless.to_vec())
     );
     let lease = won(|r| routers(r).with(121, &[60, 10, 192, 0, 2, 3]));
-    assert_eq!(
-        lease.gateway,
-        Some(SERVER),
-        "a broken 121 is no reason to lose the gateway"
-    );
+    // A broken 121 is no reason to lose the gateway.
+    assert_eq!(lease.gateway, Some(SERVER));
 }
 
 #[test]
@@ -245,27 +227,19 @@ fn an_mtu_that_would_stop_ipv6_is_dropped_and_told_of() {
 fn an_acquisition_given_up_after_request_is_released() {
     let (mut bench, _) = requesting();
     let release = sent(&bench.client.abort(at(0.0)).expect("a RELEASE"));
-    assert_eq!(
-        (release.kind(), release.to, release.ciaddr(), release.source),
-        ("RELEASE", SERVER_MAC, LEASED, LEASED)
-    );
+    let found = (release.kind(), release.to, release.ciaddr(), release.source);
+    assert_eq!(found, ("RELEASE", SERVER_MAC, LEASED, LEASED));
     assert_eq!(release.address(54), Some(SERVER));
     let (mut bench, _) = requesting();
     let owed = bench.client.owed(at(0.0)).and_then(Lease::expires);
     let ends = owed.expect("the offer has a time");
     assert_eq!(bench.client.owed(ends), None);
-    assert_eq!(
-        bench.client.abort(ends),
-        None,
-        "it may be another client's by now"
-    );
+    // It may be another client's by now.
+    assert_eq!(bench.client.abort(ends), None);
     let mut bench = Bench::acquiring();
     bench.clock(at(0.0));
-    assert_eq!(
-        bench.client.abort(at(0.0)),
-        None,
-        "before REQUEST there is nothing to give back"
-    );
+    // Before REQUEST there is nothing to give back.
+    assert_eq!(bench.client.abort(at(0.0)), None);
 }
 
 #[test]
@@ -298,10 +272,8 @@ fn a_server_behind_a_router_gets_no_ethernet_broadcast() {
             }
         }
     };
-    assert_eq!(
-        (now, frame.kind(), frame.to),
-        (at(0.6), "RELEASE", SERVER_MAC)
-    );
+    let found = (now, frame.kind(), frame.to);
+    assert_eq!(found, (at(0.6), "RELEASE", SERVER_MAC));
 }
 
 /// A renewal of a lease whose address is not on the interface.
@@ -316,19 +288,13 @@ fn unaddressed(t1: u32, t2: u32, end: u32) -> (Bench, Sent) {
 fn without_its_address_a_lease_asks_by_init_reboot() {
     let (mut bench, request) = unaddressed(500, 900, 1000);
     let none = Ipv4Addr::UNSPECIFIED;
-    assert_eq!(
-        (request.kind(), request.source, request.ciaddr()),
-        ("REQUEST", none, none)
-    );
-    assert_eq!(
-        (request.address(50), request.address(54)),
-        (Some(LEASED), None)
-    );
+    let found = (request.kind(), request.source, request.ciaddr());
+    assert_eq!(found, ("REQUEST", none, none));
+    let found = (request.address(50), request.address(54));
+    assert_eq!(found, (Some(LEASED), None));
     assert!(request.destination.is_broadcast() && bench.client.broadcasts());
-    assert_eq!(
-        (bench.client.state(), bench.client.acquires()),
-        (StateName::Renewing, false)
-    );
+    let found = (bench.client.state(), bench.client.acquires());
+    assert_eq!(found, (StateName::Renewing, false));
     let (when, output) = {
         bench.next(Timer::ReceiveWindow, &[]);
         bench.next(Timer::Retransmit, &["REQUEST"])
@@ -358,10 +324,8 @@ fn without_its_address_only_its_server_may_refuse_a_lease() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.client.set_addressed(false);
     let request = bench.clock(at(900.0)).sent();
-    assert_eq!(
-        (bench.client.state(), request.ciaddr()),
-        (StateName::Rebinding, Ipv4Addr::UNSPECIFIED)
-    );
+    let found = (bench.client.state(), request.ciaddr());
+    assert_eq!(found, (StateName::Rebinding, Ipv4Addr::UNSPECIFIED));
     bench.client.set_addressed(true);
     bench.next(Timer::ReceiveWindow, &[]);
     let (_, output) = bench.next(Timer::Retransmit, &["REQUEST"]);

@@ -73,20 +73,15 @@ fn the_profile_is_in_discover_and_request_not_in_release() {
             "RFC 4702 wire form"
         );
         assert_eq!(message.option(60), Some(&b"plc"[..]));
-        assert_eq!(
-            message.option(77),
-            Some(&b"\x06line-4"[..]),
-            "RFC 3004: each class after its length"
-        );
+        // RFC 3004: each class after its length.
+        assert_eq!(message.option(77), Some(&b"\x06line-4"[..]));
         assert_eq!(message.option(43), Some(&[1, 2, 3][..]));
         assert_eq!(message.option(55), Some(&[1, 3][..]));
         assert_eq!(message.payload[10] & 0x80, 0x80, "the broadcast flag");
     }
     let release = sent(&bench.client.abort(at(0.0)).expect("a RELEASE"));
-    assert_eq!(
-        (release.option(12), release.option(81), release.option(55)),
-        (None, None, None)
-    );
+    let found = (release.option(12), release.option(81), release.option(55));
+    assert_eq!(found, (None, None, None));
     assert_eq!(release.payload[10], 0, "flags are 0 (RFC 2131 table 5)");
 }
 
@@ -99,11 +94,8 @@ fn a_name_of_one_label_is_a_partial_one() {
         assert_eq!(value(bad), None, "{bad:?}");
     }
     assert_eq!(value(&"a".repeat(64)), None);
-    assert_eq!(
-        value(&["abcdefg"; 40].join(".")),
-        None,
-        "longer than a name may be"
-    );
+    // Longer than a name may be.
+    assert_eq!(value(&["abcdefg"; 40].join(".")), None);
 }
 
 #[test]
@@ -120,16 +112,11 @@ fn a_server_that_is_not_allowed_is_refused_by_name() {
         let xid = bench.begin();
         let output = bench.offer(at(0.0), xid);
         assert_eq!(output.refused, Some(Refusal::Untrusted(SERVER).into()));
-        assert_eq!(
-            (bench.client.tally().refused, bench.client.state()),
-            (1, StateName::Selecting)
-        );
+        let found = (bench.client.tally().refused, bench.client.state());
+        assert_eq!(found, (1, StateName::Selecting));
         let allowed = Reply::new(OFFER, xid, 600).with(54, &OTHER.octets());
-        assert_eq!(
-            bench.answer(at(0.0), &allowed).frames.len(),
-            1,
-            "another server is taken"
-        );
+        // Another server is taken.
+        assert_eq!(bench.answer(at(0.0), &allowed).frames.len(), 1);
     }
 }
 
@@ -144,11 +131,8 @@ fn an_ack_to_discover_needs_rapid_commit() {
             kind: MessageType::Ack,
             state: StateName::Selecting,
         };
-        assert_eq!(
-            plain.refused,
-            Some(refusal.into()),
-            "without option 80 it is no rapid commit"
-        );
+        // Without option 80 it is no rapid commit.
+        assert_eq!(plain.refused, Some(refusal.into()));
         let output = bench.answer(at(0.1), &Reply::new(ACK, first.xid(), 600).with(80, &[]));
         match output.verdict {
             Some(Verdict::Won(lease)) => assert_eq!((rapid_commit, lease.start), (true, at(0.0))),
@@ -240,11 +224,8 @@ fn a_client_waits_for_the_address_that_it_insists_on() {
     for _ in 0..2 {
         let (when, _) = bench.next(Timer::Retransmit, &["DISCOVER"]);
         let output = unlike(&mut bench, when);
-        assert_eq!(
-            (output.frames.len(), &output.missed),
-            (0, &missed),
-            "for who has to say why there is no lease"
-        );
+        // For who has to say why there is no lease.
+        assert_eq!((output.frames.len(), &output.missed), (0, &missed));
     }
     let right = bench.answer(
         at(3.5),
@@ -261,29 +242,22 @@ fn an_adopted_address_is_confirmed_and_no_other_is_taken() {
     };
     let mut bench = adopt();
     let request = bench.clock(at(0.0)).sent();
-    assert_eq!(
-        (request.kind(), request.address(50), request.address(54)),
-        ("REQUEST", Some(LEASED), None)
-    );
+    let found = (request.kind(), request.address(50), request.address(54));
+    assert_eq!(found, ("REQUEST", Some(LEASED), None));
     let output = bench.ack(at(0.0), request.xid());
     output.won();
 
     let mut bench = adopt();
     let xid = bench.begin();
-    assert!(
-        bench.nak(at(0.0), xid).frames.is_empty(),
-        "which server granted it nobody knows"
-    );
+    // Which server granted it nobody knows.
+    assert!(bench.nak(at(0.0), xid).frames.is_empty());
     let (refused, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
     let xid = output.sent().xid();
     let other = bench.answer(refused, &Reply::new(OFFER, xid, 600).giving(OTHER));
     let missed = missed(SERVER, OTHER, Miss::Unwanted { wanted: LEASED });
     assert_eq!((other.frames.len(), other.missed), (0, Some(missed)));
-    assert_eq!(
-        bench.client.owed(refused),
-        None,
-        "nothing is known to be granted, so nothing is released"
-    );
+    // Nothing is known to be granted, so nothing is released.
+    assert_eq!(bench.client.owed(refused), None);
 }
 
 fn missed(server: Ipv4Addr, address: Ipv4Addr, miss: Miss) -> Missed {
@@ -382,10 +356,8 @@ fn a_spare_offer_is_requested_as_long_as_its_xid_counts() {
 fn an_offer_that_the_wire_doubled_is_requested_once() {
     let mut stage = with(ClientProfile::default(), wants(OTHER, true));
     let xid = stage.begin();
-    assert!(
-        stage.offer(at(0.0), xid).frames.is_empty(),
-        "another address is wished for"
-    );
+    // Another address is wished for.
+    assert!(stage.offer(at(0.0), xid).frames.is_empty());
     assert_eq!(asked(&stage.answer(at(0.0), &of_good(OFFER, xid))), [GOOD]);
     stage.client.refuse(at(0.0), Duration::from_secs(1));
     assert_eq!(asked(&stage.offer(at(0.05), xid)), [SERVER]);
@@ -406,11 +378,8 @@ fn an_offer_of_a_failed_server_waits_for_a_better_one() {
         let output = bench.nak(at(0.0), xid);
         let xid = output.sent().xid();
         let bad = bench.offer(at(0.1), xid);
-        assert_eq!(
-            bad.frames.is_empty(),
-            waited_for,
-            "where nobody waits the next try is soon enough"
-        );
+        // Where nobody waits the next try is soon enough.
+        assert_eq!(bad.frames.is_empty(), waited_for);
         if another && waited_for {
             assert_eq!(asked(&bench.answer(at(0.2), &of_good(OFFER, xid))), [GOOD]);
             let output = bench.answer(at(0.2), &Reply::nak(xid).with(54, &GOOD.octets()));
@@ -423,11 +392,8 @@ fn an_offer_of_a_failed_server_waits_for_a_better_one() {
             assert!(bench.answer(now, &of_good(OFFER, xid)).frames.is_empty());
             assert_eq!(asked(&bench.next(Timer::Choose, &["REQUEST"]).1), [GOOD]);
         } else if waited_for {
-            assert_eq!(
-                bench.next(Timer::Choose, &["REQUEST"]).0,
-                at(0.3),
-                "there is no other"
-            );
+            // There is no other.
+            assert_eq!(bench.next(Timer::Choose, &["REQUEST"]).0, at(0.3));
             let xid = bench.client.refuse(at(0.3), Duration::ZERO).sent().xid();
             assert_eq!(asked(&bench.offer(at(0.3), xid)), [SERVER]);
         }

@@ -14,10 +14,8 @@ const CONFLICT: Signal<'_> = Signal::Conflict { by: NEIGHBOUR };
 #[track_caller]
 fn assert_declined(output: &Output) {
     let decline = output.sent();
-    assert_eq!(
-        (decline.kind(), decline.address(50)),
-        ("DECLINE", Some(LEASED))
-    );
+    let found = (decline.kind(), decline.address(50));
+    assert_eq!(found, ("DECLINE", Some(LEASED)));
     assert_eq!(decline.address(54), Some(SERVER));
     let Some(Verdict::Lost(lost, Loss::Conflict { by: NEIGHBOUR })) = &output.verdict else {
         panic!("{output:?}")
@@ -69,20 +67,15 @@ fn a_server_that_offers_used_addresses_comes_last() {
             let (now, output) = bench.next(Timer::Discover, &["DISCOVER"]);
             xid = output.sent().xid();
             let offered = bench.offer(now, xid);
-            assert_eq!(
-                offered.names().is_empty(),
-                round == 2,
-                "an address that is in use does not make a bad server"
-            );
+            // An address that is in use does not make a bad server.
+            assert_eq!(offered.names().is_empty(), round == 2);
         }
         let now = bench.deadline().0 - Duration::from_millis(1);
         let good = Reply::new(OFFER, xid, 600)
             .giving([192, 0, 2, 60].into())
             .with(54, &[192, 0, 2, 9]);
-        assert_eq!(
-            bench.answer(now, &good).sent().address(54),
-            Some([192, 0, 2, 9].into())
-        );
+        let found = bench.answer(now, &good).sent().address(54);
+        assert_eq!(found, Some([192, 0, 2, 9].into()));
         bench.answer(
             now,
             &Reply::new(ACK, xid, 600)
@@ -90,11 +83,8 @@ fn a_server_that_offers_used_addresses_comes_last() {
                 .with(54, &[192, 0, 2, 9]),
         );
         bench.client.is_free();
-        assert_eq!(
-            bench.client.tally().declined,
-            None,
-            "a client that holds a lease remembers nothing of that"
-        );
+        // A client that holds a lease remembers nothing of that.
+        assert_eq!(bench.client.tally().declined, None);
     }
 }
 
@@ -120,14 +110,10 @@ fn a_held_address_in_conflict_is_declined_at_once() {
         ),
         (StateName::Init, None, None)
     );
-    assert!(
-        !bench.client.seek_anew(at(6.0)),
-        "carrier that was away makes it no sooner"
-    );
-    assert_eq!(
-        bench.deadline(),
-        (at(5.0) + Duration::from_secs(10), Timer::Discover)
-    );
+    // Carrier that was away makes it no sooner.
+    assert!(!bench.client.seek_anew(at(6.0)));
+    let found = bench.deadline();
+    assert_eq!(found, (at(5.0) + Duration::from_secs(10), Timer::Discover));
     let (_, output) = bench.next(Timer::Discover, &["DISCOVER"]);
     assert_eq!(output.sent().address(50), None);
 }

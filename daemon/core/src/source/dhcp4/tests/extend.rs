@@ -85,10 +85,8 @@ fn all_tries_of_a_phase_have_one_xid() {
     let mut renewed = bench.clone();
     let output = renewed.answer(at(701.0), &Reply::new(ACK, xid, 1000));
     let lease = output.kept();
-    assert_eq!(
-        (lease.start, renewed.client.state()),
-        (at(500.0), StateName::Bound)
-    );
+    let found = (lease.start, renewed.client.state());
+    assert_eq!(found, (at(500.0), StateName::Bound));
     let rebind = bench.clock(at(900.0)).sent();
     assert_ne!(rebind.xid(), xid, "other servers may answer this");
     let output = bench.answer(at(900.0), &Reply::new(ACK, xid, 1000));
@@ -150,10 +148,8 @@ fn any_server_may_extend_a_lease() {
         let ack = Reply::new(ACK, request.sent().xid(), 1000).with(54, &OTHER.octets());
         let output = bench.answer(at(when), &ack);
         let lease = output.kept();
-        assert_eq!(
-            (lease.server, lease.ip(), lease.start),
-            (OTHER, LEASED, at(when))
-        );
+        let found = (lease.server, lease.ip(), lease.start);
+        assert_eq!(found, (OTHER, LEASED, at(when)));
     }
 }
 
@@ -317,10 +313,8 @@ fn an_early_renewal_is_tried_three_times() {
         output.refused
     );
     bench.clock(at(128.0));
-    assert_eq!(
-        (bench.client.state(), bench.listening),
-        (StateName::Bound, false)
-    );
+    let found = (bench.client.state(), bench.listening);
+    assert_eq!(found, (StateName::Bound, false));
     assert_eq!(bench.next(Timer::Renew, &["ARP"]).0, at(500.0));
 }
 
@@ -330,10 +324,8 @@ fn an_endless_lease_is_renewed_if_its_address_is_offered() {
         bench.client.renew_early(at(100.0));
         bench.clock(at(100.0));
         let renew = bench.resolved(at(100.0)).sent();
-        assert_eq!(
-            (renew.kind(), renew.ciaddr(), renew.destination),
-            ("REQUEST", LEASED, SERVER)
-        );
+        let found = (renew.kind(), renew.ciaddr(), renew.destination);
+        assert_eq!(found, ("REQUEST", LEASED, SERVER));
         (bench, renew)
     };
     let confirming = Bench::confirming();
@@ -348,16 +340,12 @@ fn an_endless_lease_is_renewed_if_its_address_is_offered() {
         silent.resolved(at(when));
     }
     silent.clock(at(128.0));
-    assert_eq!(
-        (silent.client.state(), silent.client.deadline()),
-        (StateName::Bound, None)
-    );
+    let found = (silent.client.state(), silent.client.deadline());
+    assert_eq!(found, (StateName::Bound, None));
     let output = bench.answer(at(100.1), &Reply::new(ACK, renew.xid(), u32::MAX));
     assert!(matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.times.is_none()));
-    assert_eq!(
-        (bench.client.state(), bench.client.deadline()),
-        (StateName::Bound, None)
-    );
+    let found = (bench.client.state(), bench.client.deadline());
+    assert_eq!(found, (StateName::Bound, None));
 }
 
 #[test]
@@ -371,10 +359,8 @@ fn a_renewal_before_t1_that_gets_no_sockets_waits_for_t1() {
         assert!(bench.signal(at(100.0), Signal::Clock).listen);
         let output = bench.signal(at(100.0), Signal::Unopened);
         assert!(!output.listen && output.frames.is_empty());
-        assert_eq!(
-            (bench.client.state(), bench.client.deadline()),
-            (StateName::Bound, t1)
-        );
+        let found = (bench.client.state(), bench.client.deadline());
+        assert_eq!(found, (StateName::Bound, t1));
     }
 }
 

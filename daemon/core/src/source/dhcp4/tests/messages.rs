@@ -117,10 +117,7 @@ fn a_moved_interface_asks_for_broadcast_answers() {
         // Behind the Ethernet, IP and UDP headers.
         let (payload, source) = (&frame[42..], &frame[6..12]);
         assert_eq!(payload[10..12], [0x80, 0], "the broadcast flag");
-        assert_eq!(
-            (&payload[28..34], source),
-            (&MAC.0[..], &MAC.0[..]),
-            "switches compare the two"
-        );
+        // Switches compare the two.
+        assert_eq!((&payload[28..34], source), (&MAC.0[..], &MAC.0[..]));
     }
 }

@@ -315,10 +315,8 @@ impl Bench {
         let mut output = self.signal(now, Signal::Clock);
         if output.listen && !std::mem::replace(&mut self.listening, output.listen) {
             let opened = self.signal(now, Signal::Opened);
-            assert!(
-                output.frames.is_empty(),
-                "sent before the sockets were open"
-            );
+            // Sent before the sockets were open.
+            assert!(output.frames.is_empty());
             output = Output {
                 verdict: output.verdict.or(opened.verdict.clone()),
                 ..opened
@@ -411,11 +409,8 @@ impl Bench {
             early.frames.is_empty() && early.verdict.is_none(),
             "{timer:?}: early {early:?}"
         );
-        assert_eq!(
-            (self.client.state(), self.listening),
-            before,
-            "{timer:?}: nothing changes early"
-        );
+        let found = (self.client.state(), self.listening);
+        assert_eq!(found, before, "{timer:?}: nothing changes early");
         let output = self.clock(when);
         assert_eq!(output.names(), frames, "{timer:?}");
         (when, output)

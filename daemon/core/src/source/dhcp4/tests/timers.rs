@@ -101,10 +101,8 @@ fn an_init_reboot_is_sent_twice_before_a_discover() {
         bench.next(Timer::Retransmit, &["DISCOVER"]).1,
     ];
     let [first, _, discover] = outputs.each_ref().map(|output| output.sent());
-    assert_eq!(
-        (first.kind(), first.address(50), first.address(54)),
-        ("REQUEST", Some(LEASED), None)
-    );
+    let found = (first.kind(), first.address(50), first.address(54));
+    assert_eq!(found, ("REQUEST", Some(LEASED), None));
     assert_eq!(discover.address(50), Some(LEASED));
     let flagged = outputs.each_ref().map(is_flagged);
     assert_eq!(flagged, [false, false, true], "these messages count too");
@@ -127,10 +125,8 @@ fn an_unconfirmed_lease_is_asked_for_until_confirmed() {
         let (_, output) = bench.next(Timer::Retransmit, &["REQUEST"]);
         xid = output.sent().xid();
         let (given_up, output) = bench.next(Timer::Retransmit, &[]);
-        assert_eq!(
-            (bench.client.state(), output.listen),
-            (StateName::InitReboot, false)
-        );
+        let found = (bench.client.state(), output.listen);
+        assert_eq!(found, (StateName::InitReboot, false));
         assert!(bench.client.lease().is_some() && bench.client.is_unconfirmed());
         last = given_up;
     }
@@ -138,10 +134,8 @@ fn an_unconfirmed_lease_is_asked_for_until_confirmed() {
     let xid = bench.next(Timer::Discover, &["REQUEST"]).1.sent().xid();
     let answered = bench.deadline().0 - Duration::from_millis(1);
     assert!(bench.ack(answered, xid).verdict.is_some());
-    assert_eq!(
-        (bench.client.state(), bench.client.is_unconfirmed()),
-        (StateName::Bound, false)
-    );
+    let found = (bench.client.state(), bench.client.is_unconfirmed());
+    assert_eq!(found, (StateName::Bound, false));
 }
 
 #[test]
@@ -154,10 +148,8 @@ fn a_server_silent_to_arp_gets_renew_at_its_last_mac() {
         bench.next(Timer::Resolve, &["ARP"]);
         let (when, output) = bench.next(Timer::Resolve, &["REQUEST"]);
         let request = output.sent();
-        assert_eq!(
-            (when, request.to, request.source),
-            (at(begun + 0.6), to, LEASED)
-        );
+        let found = (when, request.to, request.source);
+        assert_eq!(found, (at(begun + 0.6), to, LEASED));
     }
 }
 
@@ -166,17 +158,12 @@ fn each_renewal_listens_longer_and_halves_the_wait() {
     let mut bench = Bench::bound(500, 900, 1000);
     bench.next(Timer::Renew, &["ARP"]);
     let request = bench.resolved(at(500.0)).sent();
-    assert_eq!(
-        (request.kind(), request.to, request.ciaddr()),
-        ("REQUEST", SERVER_MAC, LEASED)
-    );
+    let found = (request.kind(), request.to, request.ciaddr());
+    assert_eq!(found, ("REQUEST", SERVER_MAC, LEASED));
     for (window, again) in [(504.0, 700.0), (708.0, 800.0), (816.0, 850.0)] {
         let (when, output) = bench.next(Timer::ReceiveWindow, &[]);
-        assert_eq!(
-            (when, output.listen),
-            (at(window), false),
-            "the sockets close"
-        );
+        // The sockets close.
+        assert_eq!((when, output.listen), (at(window), false));
         let (when, _) = bench.next(Timer::Retransmit, &["ARP"]);
         assert_eq!(when, at(again));
         assert_eq!(bench.resolved(at(again)).frames.len(), 1);
@@ -184,10 +171,8 @@ fn each_renewal_listens_longer_and_halves_the_wait() {
     bench.next(Timer::ReceiveWindow, &[]);
     let (when, output) = bench.next(Timer::Rebind, &["REQUEST"]);
     let request = output.sent();
-    assert_eq!(
-        (when, request.to, request.source, request.ciaddr()),
-        (at(900.0), Mac::BROADCAST, LEASED, LEASED)
-    );
+    let found = (when, request.to, request.source, request.ciaddr());
+    assert_eq!(found, (at(900.0), Mac::BROADCAST, LEASED, LEASED));
     assert_eq!(bench.client.state(), StateName::Rebinding);
 }
 
@@ -206,11 +191,8 @@ fn each_rebinding_halves_the_wait_until_the_end() {
         output.verdict,
         Some(Verdict::Lost(_, Loss::Expired { .. }))
     ));
-    assert_eq!(
-        output.sent().address(50),
-        Some(LEASED),
-        "the same address, if it may be"
-    );
+    // The same address, if it may be.
+    assert_eq!(output.sent().address(50), Some(LEASED));
     assert!(bench.client.lease().is_none());
 }
 
@@ -219,11 +201,8 @@ fn a_lease_of_ten_seconds_is_asked_for_at_each_chance() {
     let mut bench = Bench::bound(5, 8, 10);
     bench.next(Timer::Renew, &["ARP"]);
     bench.resolved(at(5.0));
-    assert_eq!(
-        bench.next(Timer::Retransmit, &["ARP"]).0,
-        at(6.5),
-        "the window is open all along"
-    );
+    // The window is open all along.
+    assert_eq!(bench.next(Timer::Retransmit, &["ARP"]).0, at(6.5));
     bench.resolved(at(6.5));
     assert_eq!(bench.next(Timer::Rebind, &["REQUEST"]).0, at(8.0));
     assert_eq!(bench.next(Timer::Retransmit, &["REQUEST"]).0, at(9.0));
@@ -235,10 +214,8 @@ fn no_try_leaves_in_the_last_second_before_t2_or_the_end() {
     for lease in (10..400).chain([600, 3600, 86_400]) {
         let mut bench = Bench::bound(lease / 2, lease - lease / 8, lease);
         let held = bench.client.shared().expect("a lease");
-        let (t2, end) = (
-            held.t2().expect("it has an end"),
-            held.expires().expect("it has an end"),
-        );
+        let t2 = held.t2().expect("it has an end");
+        let end = held.expires().expect("it has an end");
         let mut rebinds = 0;
         while bench.client.lease().is_some() {
             let (now, _) = bench.deadline();
@@ -370,11 +347,8 @@ fn a_late_arp_answer_renews_no_lease_that_is_over() {
         bench.next(Timer::Renew, &["ARP"]);
         let output = bench.resolved(at(when));
         assert_eq!(output.names(), frames, "at {when}");
-        assert_eq!(
-            output.sent().destination.is_broadcast(),
-            when >= 900.0,
-            "at {when}"
-        );
+        let found = output.sent().destination.is_broadcast();
+        assert_eq!(found, when >= 900.0, "at {when}");
     }
 }
 
@@ -404,11 +378,8 @@ fn a_lease_counts_from_the_sending_of_its_request() {
     bench.next(Timer::Retransmit, &["REQUEST"]);
     let output = bench.ack(at(2.0), xid);
     let lease = output.won();
-    assert_eq!(
-        lease.start,
-        at(0.5),
-        "the first REQUEST: the ACK may answer that one"
-    );
+    // The first REQUEST: the ACK may answer that one.
+    assert_eq!(lease.start, at(0.5));
     let t1 = lease
         .t1()
         .expect("it has an end")
@@ -421,11 +392,8 @@ fn unanswered_messages_alternate_between_both_macs() {
     let source = |output: &Output| Mac(output.frames[0][6..12].try_into().expect("six bytes"));
     let mut bench = Bench::bound(500, 600, 1000);
     bench.client.set_station(STATION);
-    assert_eq!(
-        source(&bench.clock(at(600.0))),
-        MAC,
-        "switches that snoop on DHCP want it"
-    );
+    // Switches that snoop on DHCP want it.
+    assert_eq!(source(&bench.clock(at(600.0))), MAC);
     let mut xid = 0;
     for from in [STATION, MAC, STATION] {
         bench.next(Timer::ReceiveWindow, &[]);

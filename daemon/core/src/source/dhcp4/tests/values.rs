@@ -32,19 +32,14 @@ fn the_network_or_broadcast_address_is_no_router() {
     };
     for none in [[192, 0, 2, 0], [192, 0, 2, 255]] {
         let routers = |r: Reply| r.with(3, &[&none[..], &[192, 0, 2, 9]].concat());
-        assert_eq!(
-            won(routers).gateway,
-            Some([192, 0, 2, 9].into()),
-            "the next one of the list"
-        );
+        // The next one of the list.
+        assert_eq!(won(routers).gateway, Some([192, 0, 2, 9].into()));
         let statics = |r: Reply| r.with(33, &[&[10, 0, 0, 0][..], &none].concat());
         assert_eq!(shown(&won(statics)), (None, vec![]));
         for code in [121, 249] {
             let some = won(|r| r.with(code, &[to(0, none), to(8, [192, 0, 2, 9])].concat()));
-            assert_eq!(
-                shown(&some),
-                (None, vec!["10.0.0.0/8 via 192.0.2.9".to_owned()])
-            );
+            let found = shown(&some);
+            assert_eq!(found, (None, vec!["10.0.0.0/8 via 192.0.2.9".to_owned()]));
             let nothing_left = won(|r| routers(r).with(code, &to(8, none)));
             assert_eq!(
                 nothing_left.gateway,
@@ -54,11 +49,8 @@ fn the_network_or_broadcast_address_is_no_router() {
         }
     }
     let pair = won(|r| r.with(1, &[255, 255, 255, 254]).with(3, &[192, 0, 2, 51]));
-    assert_eq!(
-        pair.gateway,
-        Some([192, 0, 2, 51].into()),
-        "a /31 has neither"
-    );
+    // A /31 has neither.
+    assert_eq!(pair.gateway, Some([192, 0, 2, 51].into()));
 }
 
 /// A lease that has all values that a lease can have.
@@ -125,29 +117,21 @@ fn a_bare_ack_changes_no_configuration() {
     let Some(Verdict::Kept(lease)) = renewed(&|r| r.with(3, &[192, 0, 2, 8])) else {
         panic!("not extended")
     };
-    let by_itself = Lease {
-        gateway: Some([192, 0, 2, 8].into()),
-        ..Lease::unknown(full().address, at(500.0))
-    };
+    let mut by_itself = Lease::unknown(full().address, at(500.0));
+    by_itself.gateway = Some([192, 0, 2, 8].into());
     assert_eq!(
         (lease.address, lease.gateway),
         (full().address, by_itself.gateway),
         "the mask is kept"
     );
-    assert_eq!(
-        (lease.routes.len(), &lease.dns, lease.mtu),
-        (1, &by_itself.dns, None),
-        "withdrawn"
-    );
+    let found = (lease.routes.len(), &lease.dns, lease.mtu);
+    assert_eq!(found, (1, &by_itself.dns, None), "withdrawn");
     let elsewhere = renewed(&|r| r.giving([10, 0, 0, 7].into()));
     let Some(Verdict::Kept(lease)) = elsewhere else {
         panic!("{elsewhere:?}")
     };
-    assert_eq!(
-        (lease.address.prefix_len(), lease.gateway),
-        (8, None),
-        "another address has nothing of the first"
-    );
+    // Another address has nothing of the first.
+    assert_eq!((lease.address.prefix_len(), lease.gateway), (8, None));
 }
 
 /// The answer with everything that [`full`] has, in the order of the wire.
@@ -190,11 +174,8 @@ fn an_option_that_cannot_be_read_stays_as_it_was() {
         (121, &[60, 10, 0, 0, 0, 0, 0, 0, 0, 192, 0, 2, 9]),
         (249, &[8, 10]),
     ] {
-        assert_eq!(
-            renewed(|reply| reply.with(code, value)),
-            full(),
-            "{code}: {value:?}"
-        );
+        let found = renewed(|reply| reply.with(code, value));
+        assert_eq!(found, full(), "{code}: {value:?}");
     }
     let other = Ipv4Addr::new(192, 0, 2, 9);
     let by_121 = renewed(|reply| {
@@ -203,11 +184,8 @@ fn an_option_that_cannot_be_read_stays_as_it_was() {
             .with(249, &[8])
             .with(121, &[&[0], &other.octets()[..]].concat())
     });
-    assert_eq!(
-        by_121.gateway,
-        Some(other),
-        "121 says all that the others could"
-    );
+    // 121 says all that the others could.
+    assert_eq!(by_121.gateway, Some(other));
 }
 
 #[test]
@@ -245,22 +223,16 @@ fn an_option_that_is_whole_and_of_no_use_is_withdrawn() {
             },
         ),
     ] {
-        assert_eq!(
-            renewed(|reply| reply.with(code, value)),
-            lease,
-            "{code}: {value:?}"
-        );
+        let found = renewed(|reply| reply.with(code, value));
+        assert_eq!(found, lease, "{code}: {value:?}");
     }
 }
 
 #[test]
 fn what_a_cut_answer_does_not_say_stays() {
     // The last option is 3, and behind it is the end.
-    assert_eq!(
-        renewed(|reply| Reply { cut: 3, ..reply }),
-        full(),
-        "cut inside of option 3"
-    );
+    // Cut inside of option 3.
+    assert_eq!(renewed(|reply| Reply { cut: 3, ..reply }), full());
     let few = |reply: Reply| {
         Reply {
             options: reply.options[..2].to_vec(),
@@ -297,15 +269,10 @@ fn a_bare_ack_has_the_configuration_of_its_offer() {
         .with(3, &SERVER.octets());
     bench.answer(at(0.0), &offer);
     let lease = bench.answer(at(0.0), &bare(xid)).won();
-    assert_eq!(
-        (lease.ip(), lease.address.prefix_len(), lease.gateway),
-        (LEASED, 20, Some(SERVER))
-    );
-    assert_eq!(
-        lease.times.map(|times| times.end.as_secs()),
-        Some(1000),
-        "the times are the ACK's"
-    );
+    let found = (lease.ip(), lease.address.prefix_len(), lease.gateway);
+    assert_eq!(found, (LEASED, 20, Some(SERVER)));
+    // The times are the ACK's.
+    assert_eq!(lease.times.map(|times| times.end.as_secs()), Some(1000));
 }
 
 /// The lease of a server, with routes such as `10.0.0.0/8 192.0.2.9` or, on the link, `10.0.0.0/8`.
@@ -354,11 +321,8 @@ fn the_next_hop_follows_the_longest_prefix() {
         ),
     ] {
         let lease = of(server, routes);
-        assert_eq!(
-            (lease.next_hop(), lease.on_link()),
-            (hop, hop == Some(server)),
-            "{server} by {routes:?}"
-        );
+        let found = (lease.next_hop(), lease.on_link());
+        assert_eq!(found, (hop, hop == Some(server)), "{server} by {routes:?}");
         let Some(hop) = hop else { continue };
         let asked = |frames: &[Vec<u8>]| match frame::decode(&frames[0], FrameMeta::default())
             .expect("our own frame")
@@ -368,11 +332,8 @@ fn the_next_hop_follows_the_longest_prefix() {
         };
         let rng = || Rng::with_seed(7);
         let mut renewing = Bench::holding(lease.clone());
-        assert_eq!(
-            asked(&renewing.clock(at(500.0)).frames),
-            hop,
-            "RENEW to {server} by {routes:?}"
-        );
+        let found = asked(&renewing.clock(at(500.0)).frames);
+        assert_eq!(found, hop, "RENEW to {server} by {routes:?}");
         let mut release =
             ReleaseExchange::new(plain(), plain().station, lease, at(0.0), &mut rng());
         let ReleaseAction::Ask(frames) = release.on_clock(at(0.0)) else {
