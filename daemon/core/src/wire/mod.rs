@@ -9,7 +9,7 @@ mod name;
 pub mod option;
 mod read;
 #[cfg(test)]
-mod testing;
+mod tests;
 
 use std::fmt;
 use std::str::FromStr;

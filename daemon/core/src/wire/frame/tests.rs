@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::testing::hex;
+use crate::wire::tests::hex;
 
 const CLIENT: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const SERVER: Mac = Mac([2, 0, 0, 0, 0, 0xfe]);

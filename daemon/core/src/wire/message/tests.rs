@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::wire::frame::{BadFrame, Frame, FrameMeta, decode};
 use crate::wire::option::LeaseRoute;
-use crate::wire::testing::{Reply, hex, option};
+use crate::wire::tests::{Reply, hex, option};
 
 const CHADDR: Mac = Mac([2, 0, 0, 0, 0, 1]);
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::wire::message::Message;
-use crate::wire::testing::{Reply, option};
+use crate::wire::tests::{Reply, option};
 
 fn ip(text: &str) -> Ipv4Addr {
     text.parse().unwrap()
