@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::jobs::{EndpointCall, Next};
+use super::jobs::{DockerJob, Next};
 use super::record::{DockerKey, DockerRecord};
 use super::{Desk, Docker};
 use crate::effect::{
@@ -248,8 +248,14 @@ impl Desk<'_> {
     fn await_endpoint(&mut self, now: Now, id: RequestId, name: DoorId, limit: Duration) {
         if let Some(endpoint) = self.docker.endpoint_mut(&name) {
             endpoint.creating.push(id);
-            EndpointCall::begin(self, now, id, &name, limit);
+            self.call_waits(now, id, name, limit);
         }
+    }
+
+    fn call_waits(&mut self, now: Now, id: RequestId, name: DoorId, limit: Duration) {
+        self.time_call(id, now.boot + limit);
+        let job = DockerJob::Endpoint(name, limit);
+        self.docker.jobs.insert(id, job);
     }
 
     fn begin_endpoint(&mut self, now: Now, request: EndpointRequest) {
@@ -443,12 +449,9 @@ impl Desk<'_> {
             .endpoint(&record.id, record.mac, mtu.flatten());
         // dockerd describes its networks once, and the host may have rebooted since.
         if let Some(vlan) = network.wiring.vlan() {
-            self.registry.tables.out.make(DoorWaiter::Nobody, vlan);
+            self.out().make(DoorWaiter::Nobody, vlan);
         }
-        self.registry
-            .tables
-            .out
-            .make(DoorWaiter::Endpoint(record.id), link);
+        self.out().make(DoorWaiter::Endpoint(record.id), link);
     }
 
     fn write_endpoint(&mut self, id: &DoorId) {
@@ -496,13 +499,13 @@ impl Desk<'_> {
 
     /// Has a link deleted that may be there, for nobody who waits.
     pub(super) fn unmake_alone(&mut self, owner: LinkOwner) {
-        self.registry.tables.out.unmake(DoorWaiter::Nobody, owner);
+        self.out().unmake(DoorWaiter::Nobody, owner);
     }
 
     fn unmake_link(&mut self, id: &DoorId) {
         let owner = LinkOwner::Endpoint(id.clone());
         let waiter = DoorWaiter::Endpoint(id.clone());
-        self.registry.tables.out.unmake(waiter, owner);
+        self.out().unmake(waiter, owner);
         if let Some(endpoint) = self.docker.endpoint_mut(id) {
             endpoint.stage = EndpointStage::Unmaking;
         }
@@ -513,12 +516,12 @@ impl Desk<'_> {
         let Some(endpoint) = self.docker.endpoint_mut(name) else {
             // Its record may be one that could not be read. Docker has moved back its link, which may belong to another store.
             let key = DockerKey::Endpoint(name.clone());
-            self.registry.tables.out.write_alone(key.remove());
+            self.out().write_alone(key.remove());
             self.list_own_links();
             return Ok(NetworkAnswer::Done).into();
         };
         endpoint.deleting.push(id);
-        EndpointCall::begin(self, now, id, name, AFTERWARDS);
+        self.call_waits(now, id, name.clone(), AFTERWARDS);
         self.end_endpoint(now, name);
         Next::Nothing
     }
@@ -569,9 +572,7 @@ impl Desk<'_> {
         let record = endpoint.record.take()?;
         // Before its link is deleted, its record is.
         if endpoint.stage != EndpointStage::Unmaking {
-            self.registry
-                .tables
-                .out
+            self.out()
                 .write_alone(DockerKey::Endpoint(id.clone()).remove());
         }
         Some(record.source)

@@ -78,14 +78,14 @@ impl Desk<'_> {
 
     /// Lists our links in the host's namespace.
     pub(crate) fn list_own_links(&mut self) {
-        self.registry.tables.set_timer(DoorTimer::OwnLinks, None);
+        self.set_timer(DoorTimer::OwnLinks, None);
         let listing = &mut self.docker.strays.listing;
         listing.again = listing.under_way;
         if std::mem::replace(&mut listing.under_way, true) {
             return;
         }
         listing.heard.clear();
-        self.registry.tables.out.list_own();
+        self.out().list_own();
     }
 
     /// Lists them again after a while: leftovers are deleted then.
@@ -93,9 +93,7 @@ impl Desk<'_> {
         let failures = &mut self.docker.strays.listing.failures;
         failures.fail();
         let pause = failures.pause(LONGEST_PAUSE, &mut self.registry.tables.rng);
-        self.registry
-            .tables
-            .set_timer(DoorTimer::OwnLinks, Some((now.boot + pause, Why::Work)));
+        self.set_timer(DoorTimer::OwnLinks, Some((now.boot + pause, Why::Work)));
     }
 
     /// Goes on with the list of our links in the host's namespace.
@@ -184,9 +182,7 @@ impl Desk<'_> {
     pub(super) fn time_strays(&mut self) {
         let endpoints = self.docker.endpoints.by_id.values();
         let first = endpoints.filter_map(|endpoint| endpoint.goes).min();
-        self.registry
-            .tables
-            .set_timer(DoorTimer::Strays, first.map(|at| (at, Why::Orphan)));
+        self.set_timer(DoorTimer::Strays, first.map(|at| (at, Why::Orphan)));
     }
 
     /// Deletes the endpoints whose links have been in the host's namespace for too long.

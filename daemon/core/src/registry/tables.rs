@@ -7,18 +7,18 @@ use fastrand::Rng;
 
 use super::index::Index;
 use super::profiles::Profiles;
-use super::timers::{DoorTimer, Key, Timers};
-use crate::binding::{Binding, Cx};
+use super::timers::Timers;
+use crate::binding::{Binding, Common, Cx, Release};
 use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
-use crate::effect::{ExchangeId, Why};
+use crate::effect::ExchangeId;
 use crate::identity::{Attachment, Lan};
 use crate::interface::{At, Interfaces, News};
 use crate::lan::Accounts;
 use crate::outbox::{Outbox, Owner};
 use crate::profile::Profile;
 use crate::record::BindingId;
-use crate::time::{BootId, Instant, Now};
+use crate::time::{BootId, Now};
 use crate::wire::Mac;
 
 /// The bindings, and what they work with.
@@ -75,6 +75,16 @@ impl Tables {
             };
             f(binding, &mut cx);
         });
+    }
+
+    /// Lets a release go on with what happened, if the binding is one.
+    pub(super) fn at_release(
+        &mut self,
+        now: Now,
+        id: BindingId,
+        what: impl FnOnce(&mut Release, &mut Common, &mut Cx<'_>),
+    ) {
+        self.with(now, id, |binding, cx| binding.gives_back(cx, what));
     }
 
     /// Adds a binding.
@@ -161,11 +171,6 @@ impl Tables {
             });
         }
         is_inside
-    }
-
-    /// Sets a deadline of a door above, or takes it away.
-    pub(crate) fn set_timer(&mut self, timer: DoorTimer, deadline: Option<(Instant, Why)>) {
-        self.timers.set(Key::Above(timer), deadline);
     }
 
     /// Changes what is asked for a binding, and how its lease is used.

@@ -53,12 +53,10 @@ impl LanInquiry {
         let Some(line) = &self.line else { return };
         let waiter = Waiter::Above(DoorWaiter::Call(id));
         let (lan, counts) = (&self.request.lan, !self.searches);
-        self.survey = Some(desk.registry.tables.out.survey_for(
-            waiter,
-            line.link.clone(),
-            lan,
-            counts,
-        ));
+        self.survey = Some(
+            desk.out()
+                .survey_for(waiter, line.link.clone(), lan, counts),
+        );
     }
 
     /// Looks for the reason of a silence shortly before the end. Returns when, if that is still to come.
@@ -80,7 +78,7 @@ impl LanInquiry {
         self.survey
             .take()
             .into_iter()
-            .for_each(|op| desk.registry.tables.out.forget(op));
+            .for_each(|op| desk.out().forget(op));
         self.surveys(id, desk);
         None
     }
@@ -97,7 +95,7 @@ impl LanInquiry {
 
     /// Looks for the LAN's link.
     fn find(&mut self, id: RequestId, desk: &mut Desk<'_>) {
-        let out = &mut desk.registry.tables.out;
+        let out = desk.out();
         self.exchange
             .find(Owner::Above(id), self.request.place().ifname(), out);
     }
@@ -105,7 +103,7 @@ impl LanInquiry {
     /// Opens sockets, replacing those it has.
     fn open(&mut self, id: RequestId, desk: &mut Desk<'_>) {
         let Some(line) = &self.line else { return };
-        let out = &mut desk.registry.tables.out;
+        let out = desk.out();
         let want = Sockets::new(self.request.mac, Hears::Answers);
         self.exchange.close(out);
         self.exchange.open(Owner::Above(id), &line.link, want, out);
@@ -247,7 +245,7 @@ impl LanInquiry {
             if again && self.line.as_mut().is_some_and(Line::go_beside) {
                 self.open(id, desk);
             } else {
-                let out = &mut desk.registry.tables.out;
+                let out = desk.out();
                 self.exchange.send(inquiry.on_clock(now.boot), out);
                 next = next.min(inquiry.deadline());
                 next = next.min(self.looks_for_reason(id, now.boot, desk).unwrap_or(next));
@@ -270,11 +268,11 @@ impl LanInquiry {
         match frame::decode(bytes, meta) {
             Ok(Frame::Udp(udp)) => match inquiry.on_udp(now.boot, &udp) {
                 Ok(sight) => return self.end(desk, now, id, Ok(sight)),
-                Err(refused) => desk.registry.tables.out.counts.refused(refused),
+                Err(refused) => desk.out().counts.refused(refused),
             },
             Ok(Frame::Arp(_)) => {}
             Err(cause) => {
-                desk.registry.tables.out.counts.refused(cause);
+                desk.out().counts.refused(cause);
                 inquiry.on_unreadable(cause);
             }
         }
@@ -301,11 +299,10 @@ impl LanInquiry {
         self.waits()
     }
 
-    pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) -> Next {
-        let out = &mut desk.registry.tables.out;
+    pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) {
+        let out = desk.out();
         self.survey.into_iter().for_each(|op| out.forget(op));
         self.exchange.close(out);
-        Next::Nothing
     }
 
     /// Makes the requested pool from what was seen. A pool with a subnet needs no server.

@@ -1,11 +1,11 @@
 //! Docker's calls that are not answered yet, each as a job, as in the registry: what happens to a call is decided here.
 
-mod endpoint;
 mod inquire;
 mod network;
 mod pool;
 
-pub(super) use self::endpoint::EndpointCall;
+use std::time::Duration;
+
 use self::inquire::LanInquiry;
 pub(super) use self::network::NetworkChange;
 use self::pool::PoolChange;
@@ -15,13 +15,14 @@ use crate::effect::{
     Answer, Failure, FrameMeta, NetworkAnswer, NetworkCall, OpId, Outcome, PoolCall, PoolRequest,
     RequestId, Why,
 };
+use crate::identity::DoorId;
 use crate::job;
 use crate::link::{LinkCause, Target};
 use crate::network::NetworkFault;
-use crate::outbox::{DoorWaiter, Waiter};
+use crate::outbox::{DoorWaiter, Outbox, Waiter};
 use crate::pool::{PoolFault, PoolId, PoolRecord, found};
 use crate::record::Change;
-use crate::registry::DoorTimer;
+use crate::registry::{DoorTimer, Key};
 use crate::time::{Instant, Now};
 
 /// A call that is not answered yet.
@@ -33,8 +34,8 @@ pub(super) enum DockerJob {
     Pool(PoolChange),
     /// A network that is being created or deleted.
     Network(NetworkChange),
-    /// A wait for an endpoint.
-    Endpoint(EndpointCall),
+    /// A wait for an endpoint to be there, or to be gone, and how long it may take.
+    Endpoint(DoorId, Duration),
 }
 
 /// What happens to a call next.
@@ -79,24 +80,26 @@ impl Desk<'_> {
         )
     }
 
+    pub(super) fn out(&mut self) -> &mut Outbox {
+        &mut self.registry.tables.out
+    }
+
+    /// Sets a deadline, or takes it away.
+    pub(super) fn set_timer(&mut self, timer: DoorTimer, deadline: Option<(Instant, Why)>) {
+        let timers = &mut self.registry.tables.timers;
+        timers.set(Key::Above(timer), deadline);
+    }
+
     pub(super) fn write(&mut self, waiter: DoorWaiter, changes: Vec<Change>) -> OpId {
-        self.registry
-            .tables
-            .out
-            .write_for(Waiter::Above(waiter), changes)
+        self.out().write_for(Waiter::Above(waiter), changes)
     }
 
     pub(super) fn inspect(&mut self, waiter: DoorWaiter, target: Target) -> OpId {
-        self.registry
-            .tables
-            .out
-            .inspect(Waiter::Above(waiter), target)
+        self.out().inspect(Waiter::Above(waiter), target)
     }
 
     pub(super) fn time_call(&mut self, id: RequestId, at: Instant) {
-        self.registry
-            .tables
-            .set_timer(DoorTimer::Call(id), Some((at, Why::Call)));
+        self.set_timer(DoorTimer::Call(id), Some((at, Why::Call)));
     }
 
     /// Begins a call about a pool.
@@ -203,19 +206,23 @@ impl Desk<'_> {
             DockerJob::Inquire(job) => job.done(self, now, id, outcome),
             DockerJob::Pool(job) => job.done(self, now, outcome),
             DockerJob::Network(job) => job.done(self, now, id, outcome),
-            DockerJob::Endpoint(_) => Next::Waits(job),
+            DockerJob::Endpoint(..) => Next::Waits(job),
         };
         self.call_goes_on(id, next);
     }
 
     /// Ends a call that has waited for as long as it may.
     fn call_timed_out(&mut self, now: Now, id: RequestId) {
-        self.registry.tables.set_timer(DoorTimer::Call(id), None);
+        self.set_timer(DoorTimer::Call(id), None);
         let next = match self.docker.jobs.remove(&id) {
             Some(DockerJob::Inquire(job)) => job.time_out(self, now, id),
             Some(DockerJob::Pool(job)) => job.time_out(self, now),
-            Some(DockerJob::Network(job)) => job.time_out(self, id),
-            Some(DockerJob::Endpoint(job)) => job.time_out(self, now, id),
+            Some(DockerJob::Network(job)) => job.time_out(self),
+            Some(DockerJob::Endpoint(name, limit)) => {
+                self.await_endpoint_no_more(now, id, &name);
+                let failure = Failure::TimedOut("the store and the kernel", limit);
+                Next::Answers(Answer::Failed(failure))
+            }
             None => return,
         };
         self.call_goes_on(id, next);
@@ -223,16 +230,15 @@ impl Desk<'_> {
 
     /// Drops a call whose caller hung up. Returns false if it is not known here.
     pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
-        self.registry.tables.set_timer(DoorTimer::Call(id), None);
-        let next = match self.docker.jobs.remove(&id) {
+        self.set_timer(DoorTimer::Call(id), None);
+        match self.docker.jobs.remove(&id) {
             Some(DockerJob::Inquire(job)) => job.hang_up(self),
             Some(DockerJob::Pool(job)) => job.hang_up(self, now),
             Some(DockerJob::Network(job)) => job.hang_up(self),
-            Some(DockerJob::Endpoint(job)) => job.hang_up(self, now, id),
+            Some(DockerJob::Endpoint(name, _)) => self.await_endpoint_no_more(now, id, &name),
             // The answer may have left at the same moment. What Docker does not know then is kept.
             None => return false,
-        };
-        self.call_goes_on(id, next);
+        }
         true
     }
 
@@ -262,8 +268,8 @@ impl Desk<'_> {
     /// Answers a call or has it wait.
     fn call_goes_on(&mut self, id: RequestId, next: Next) {
         if let Some(answer) = next.settle(id, &mut self.docker.jobs) {
-            self.registry.tables.set_timer(DoorTimer::Call(id), None);
-            self.registry.tables.out.reply(id, answer);
+            self.set_timer(DoorTimer::Call(id), None);
+            self.out().reply(id, answer);
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::{DockerJob, Next};
 use crate::docker::{Desk, DockerKey, DockerRecord};
-use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId, StoreCause};
+use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId};
 use crate::identity::DoorId;
 use crate::job::LIMIT;
 use crate::link::{LinkCause, LinkView, Target};
@@ -18,8 +18,6 @@ use crate::time::Now;
 pub(in crate::docker) struct NetworkChange {
     record: Box<NetworkRecord>,
     stage: NetworkStage,
-    /// Whether its caller has hung up.
-    unheard: bool,
 }
 
 /// How far that is.
@@ -75,7 +73,6 @@ impl NetworkChange {
         Self {
             record,
             stage: NetworkStage::Looking(op),
-            unheard: false,
         }
         .waits()
     }
@@ -85,7 +82,7 @@ impl NetworkChange {
         let change = DockerKey::Network(network.clone()).remove();
         let Ok(record) = desk.docker.networks.get(network).cloned() else {
             // The store may have one that could not be read, or that it refused to delete.
-            desk.registry.tables.out.write_alone(change);
+            desk.out().write_alone(change);
             return done();
         };
         desk.write(DoorWaiter::Call(id), vec![change]);
@@ -93,7 +90,6 @@ impl NetworkChange {
         Self {
             record: Box::new(record),
             stage: NetworkStage::Forgetting,
-            unheard: false,
         }
         .waits()
     }
@@ -125,9 +121,8 @@ impl NetworkChange {
                 match check(&self.record.wiring, seen) {
                     Ok(()) => match self.record.wiring.vlan() {
                         Some(vlan) => {
-                            self.stage = NetworkStage::Making(
-                                desk.registry.tables.out.make(DoorWaiter::Call(id), vlan),
-                            );
+                            self.stage =
+                                NetworkStage::Making(desk.out().make(DoorWaiter::Call(id), vlan));
                             self.waits()
                         }
                         None => self.keep(desk, now, id),
@@ -151,8 +146,18 @@ impl NetworkChange {
                 take_back(desk, &self.record);
                 failed(Failure::Store(cause))
             }
-            (Outcome::Persisted(result), NetworkStage::Forgetting) => {
-                self.forgotten(desk, id, result)
+            (Outcome::Persisted(Err(cause)), NetworkStage::Forgetting) => {
+                failed(Failure::Store(cause))
+            }
+            (Outcome::Persisted(Ok(())), NetworkStage::Forgetting) => {
+                desk.docker.networks.forget(&self.record.id);
+                match unmake_vlan(desk, &self.record.wiring, DoorWaiter::Call(id)) {
+                    Some(op) => {
+                        self.stage = NetworkStage::Unmaking(op);
+                        self.waits()
+                    }
+                    None => done(),
+                }
             }
             (Outcome::Unmade(result), NetworkStage::Unmaking(_)) => {
                 if let Err(cause) = result {
@@ -177,76 +182,35 @@ impl NetworkChange {
         self.waits()
     }
 
-    /// Goes on once the store has forgotten a network, or refused to.
-    fn forgotten(
-        mut self,
-        desk: &mut Desk<'_>,
-        id: RequestId,
-        result: Result<(), StoreCause>,
-    ) -> Next {
-        let is_forgotten = result.is_ok();
-        let answer = if self.unheard {
-            Next::Nothing
-        } else {
-            result.map_or_else(
-                |cause| Next::Answers(Answer::Failed(Failure::Store(cause))),
-                |()| done(),
-            )
-        };
-        if !is_forgotten {
-            return answer;
-        }
-        desk.docker.networks.forget(&self.record.id);
-        let waiter = if self.unheard {
-            DoorWaiter::Nobody
-        } else {
-            DoorWaiter::Call(id)
-        };
-        match unmake_vlan(desk, &self.record.wiring, waiter) {
-            Some(op) if !self.unheard => {
-                self.stage = NetworkStage::Unmaking(op);
-                self.waits()
-            }
-            _ => answer,
-        }
-    }
-
-    pub(super) fn time_out(self, desk: &mut Desk<'_>, id: RequestId) -> Next {
+    pub(super) fn time_out(self, desk: &mut Desk<'_>) -> Next {
         let waiting_for = match self.stage {
             NetworkStage::Looking(_) => "a look at the host's link",
             NetworkStage::Making(_) => "the link of its VLAN",
             NetworkStage::Writing(_) | NetworkStage::Forgetting => "the store to record it",
             NetworkStage::Unmaking(_) => "the link of its VLAN to be deleted",
         };
-        let next = self.hang_up(desk);
-        desk.registry
-            .tables
-            .out
-            .reply(id, Answer::Failed(Failure::TimedOut(waiting_for, LIMIT)));
-        next
+        self.hang_up(desk);
+        Next::Answers(Answer::Failed(Failure::TimedOut(waiting_for, LIMIT)))
     }
 
     /// Undoes what has been made so far. A network that is being deleted stays deleted.
-    pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) -> Next {
+    pub(super) fn hang_up(self, desk: &mut Desk<'_>) {
         match self.stage {
-            NetworkStage::Looking(op) | NetworkStage::Unmaking(op) => {
-                desk.registry.tables.out.forget(op)
-            }
+            NetworkStage::Looking(op) | NetworkStage::Unmaking(op) => desk.out().forget(op),
             // The link may still appear. Its deletion comes after that.
             NetworkStage::Making(op) => {
-                desk.registry.tables.out.forget(op);
+                desk.out().forget(op);
                 unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
             }
             NetworkStage::Writing(op) => {
-                desk.registry.tables.out.forget(op);
+                desk.out().forget(op);
                 take_back(desk, &self.record);
             }
             NetworkStage::Forgetting => {
-                self.unheard = true;
-                return self.waits();
+                desk.docker.networks.forget(&self.record.id);
+                unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
             }
         }
-        Next::Nothing
     }
 }
 
@@ -259,7 +223,7 @@ fn unmake_vlan(desk: &mut Desk<'_>, wiring: &Wiring, waiter: DoorWaiter) -> Opti
     let vlan = wiring
         .vlan()
         .filter(|_| !desk.docker.has_vlan(&wiring.on, wiring.vlan))?;
-    Some(desk.registry.tables.out.unmake(waiter, vlan.owner))
+    Some(desk.out().unmake(waiter, vlan.owner))
 }
 
 /// Forgets a network that was not kept, unless another call has kept it or may still do so.
@@ -273,7 +237,7 @@ fn take_back(desk: &mut Desk<'_>, record: &NetworkRecord) {
     }
     desk.docker.networks.forget(&record.id);
     let change = DockerKey::Network(record.id.clone()).remove();
-    desk.registry.tables.out.write_alone(change);
+    desk.out().write_alone(change);
     unmake_vlan(desk, &record.wiring, DoorWaiter::Nobody);
 }
 

@@ -201,9 +201,8 @@ impl PoolChange {
         Next::Answers(Answer::Failed(failure))
     }
 
-    pub(super) fn hang_up(self, desk: &mut Desk<'_>, now: Now) -> Next {
+    pub(super) fn hang_up(self, desk: &mut Desk<'_>, now: Now) {
         self.undo.carry_out(desk, now);
-        Next::Nothing
     }
 }
 
@@ -216,7 +215,7 @@ impl Undo {
                 let change = unreserve(desk, now, &pool, address);
                 change
                     .into_iter()
-                    .for_each(|change| desk.registry.tables.out.write_alone(change));
+                    .for_each(|change| desk.out().write_alone(change));
             }
         }
     }
@@ -243,7 +242,7 @@ pub(super) fn release_pool(desk: &mut Desk<'_>, pool: &PoolId) -> Next {
 
 fn forget_pool(desk: &mut Desk<'_>, pool: &PoolId) {
     if desk.docker.pools.remove(pool) {
-        desk.registry.tables.out.write_alone(remove(pool.clone()));
+        desk.out().write_alone(remove(pool.clone()));
     }
 }
 
