@@ -41,25 +41,6 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// How many addresses are remembered, the latest.
 const MOST: usize = 32;
 
-/// What is judged.
-pub(super) enum Case<'a> {
-    /// An offer came to nothing.
-    Missed(Missed),
-    /// An offer is about to be requested.
-    Offered(&'a Lease),
-    /// A server has granted a lease. `probed`: from when its address is known to be free, if it is probed for first.
-    Granted {
-        lease: &'a Lease,
-        probed: Option<Instant>,
-    },
-    /// A station uses a lease's address. `may_decline`: its LAN has not had its DECLINEs.
-    InUse {
-        lease: &'a Lease,
-        by: Mac,
-        may_decline: bool,
-    },
-}
-
 /// What follows.
 pub(super) enum Ruling {
     /// It is requested, kept, declined, or another offer is waited for.
@@ -226,61 +207,51 @@ impl Misses {
 }
 
 impl Misses {
-    /// Judges a case. `held`: another attachment has the address.
-    pub(super) fn judge(&mut self, quest: &Quest, case: Case<'_>, held: Option<Cause>) -> Ruling {
-        match case {
-            Case::Missed(Missed {
-                server,
-                address,
-                miss,
-            }) => {
-                // For a running container the request is repeated later, since others wait for their turn; but every server
-                // may answer one DISCOVER first.
-                let unwanted = matches!(miss, Miss::Unwanted { .. });
-                let times = self.note(server, address, Cause::Missed(miss));
-                match unwanted && quest.adopts() && times > 1 {
-                    true => self.fail(quest),
-                    false => Ruling::GoOn,
-                }
-            }
-            Case::Offered(lease) => self.judge_tenure(quest, lease, false, held),
-            Case::Granted { lease, probed } => {
-                let ruling = self.judge_tenure(quest, lease, true, held);
-                let too_short = probed.is_some_and(|at| lease.expired(at));
-                match (ruling, lease.times) {
-                    (Ruling::GoOn, Some(times)) if too_short => Ruling::Fail(Failure::TooShort {
-                        server: lease.server,
-                        address: lease.ip(),
-                        lease: times.end,
-                        probing: PROBING,
-                    }),
-                    (ruling, _) => ruling,
-                }
-            }
-            Case::InUse {
-                lease,
-                by,
-                may_decline,
-            } => {
-                let address = lease.ip();
-                let is_last = self.declined(lease.server, address, by);
-                let lan = quest.add.lan.clone();
-                match quest.insists() == Some(address) {
-                    _ if !may_decline => Ruling::Fail(Failure::NotDeclined { lan, address, by }),
-                    true => Ruling::Fail(Failure::Conflict { address, by }),
-                    false if is_last => self.fail(quest),
-                    false => Ruling::GoOn,
-                }
-            }
+    /// Judges an offer that came to nothing.
+    pub(super) fn missed(&mut self, quest: &Quest, missed: Missed) -> Ruling {
+        let Missed {
+            server,
+            address,
+            miss,
+        } = missed;
+        // For a running container the request is repeated later, since others wait for their turn; but every server may
+        // answer one DISCOVER first.
+        let unwanted = matches!(miss, Miss::Unwanted { .. });
+        let times = self.note(server, address, Cause::Missed(miss));
+        match unwanted && quest.adopts() && times > 1 {
+            true => self.fail(quest),
+            false => Ruling::GoOn,
         }
     }
 
-    fn judge_tenure(
+    /// Judges a lease whose address a station uses. `may_decline`: its LAN has not had its DECLINEs.
+    pub(super) fn used(
+        &mut self,
+        quest: &Quest,
+        lease: &Lease,
+        by: Mac,
+        may_decline: bool,
+    ) -> Ruling {
+        let address = lease.ip();
+        let is_last = self.declined(lease.server, address, by);
+        let lan = quest.add.lan.clone();
+        match quest.insists() == Some(address) {
+            _ if !may_decline => Ruling::Fail(Failure::NotDeclined { lan, address, by }),
+            true => Ruling::Fail(Failure::Conflict { address, by }),
+            false if is_last => self.fail(quest),
+            false => Ruling::GoOn,
+        }
+    }
+
+    /// Judges an offer that is about to be requested, or a lease that a server has `granted`. `held`: another attachment has the
+    /// address; `probed`: from when the address is known to be free, if it is probed for first.
+    pub(super) fn judge(
         &mut self,
         quest: &Quest,
         lease: &Lease,
         granted: bool,
         held: Option<Cause>,
+        probed: Option<Instant>,
     ) -> Ruling {
         let (server, address) = (lease.server, lease.ip());
         if let Some(cause) = quest.unfit(address).map(Cause::Unfit) {
@@ -303,7 +274,17 @@ impl Misses {
         match self.user(address).filter(|_| !granted) {
             Some(by) if self.declined(server, address, by) => self.fail(quest),
             Some(_) => Ruling::Refuse(PAUSE),
-            None => Ruling::GoOn,
+            None => match lease.times {
+                Some(times) if granted && probed.is_some_and(|at| lease.expired(at)) => {
+                    Ruling::Fail(Failure::TooShort {
+                        server,
+                        address,
+                        lease: times.end,
+                        probing: PROBING,
+                    })
+                }
+                _ => Ruling::GoOn,
+            },
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fallback;
-use super::judge::{Case, Cause, Ruling};
+use super::judge::{Cause, Ruling};
 use super::{Abort, Acquire, Phase};
 use crate::binding::common::tenancy::{self, Taken};
 use crate::binding::{Common, Cx, Life, Living, Next, Report, SAME};
@@ -52,7 +52,7 @@ impl Acquire {
             if matches!(missed.miss, Miss::Nak { .. }) {
                 self.spoils(common, missed.address, cx);
             }
-            ruling = self.misses.judge(&self.quest, Case::Missed(missed), None);
+            ruling = self.misses.missed(&self.quest, missed);
             let fails = matches!(ruling, Ruling::Fail(_));
             if !fails && self.unblocks(common, cx) {
                 ruling = Ruling::Refuse(SETTLES);
@@ -104,11 +104,8 @@ impl Acquire {
             shared: Some(tenant.chaddr).filter(|chaddr| *chaddr == common.identity.chaddr),
         });
         let probed = common.probes_first().then(|| cx.now.boot + PROBING);
-        let case = match granted {
-            true => Case::Granted { lease, probed },
-            false => Case::Offered(lease),
-        };
-        let ruling = self.misses.judge(&self.quest, case, held);
+        let quest = &self.quest;
+        let ruling = self.misses.judge(quest, lease, granted, held, probed);
         if let Some(tenant) = tenant {
             let holder = tenant.id;
             let lease = lease.clone();

@@ -12,7 +12,7 @@
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow::Break;
 
-use super::judge::{Case, Ruling};
+use super::judge::Ruling;
 use super::{Abort, Acquire, Phase};
 use crate::binding::common::guard::decline;
 use crate::binding::common::{change, tenancy};
@@ -304,13 +304,7 @@ impl Acquire {
         let may = decline::declined(common, lease, by, cx);
         common.close_guard(cx);
         self.spoils(common, lease.ip(), cx);
-        let case = Case::InUse {
-            lease,
-            by,
-            may_decline: may,
-        };
-        let ruling = self.misses.judge(&self.quest, case, None);
-        match ruling {
+        match self.misses.used(&self.quest, lease, by, may) {
             Ruling::Fail(failure) if self.wanted => self.abort(common, Abort::Because(failure), cx),
             _ => SAME,
         }
