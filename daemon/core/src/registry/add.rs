@@ -258,11 +258,9 @@ impl Registry {
         self.tables.interfaces.is_on(view.at(), view.lower);
         let binding = Binding::acquiring(common, known, now.boot, self.tables.rng.fork());
         self.tables.insert(now, binding);
-        replaces.into_iter().for_each(|old| {
-            self.tables.with(now, old, |binding, cx| {
-                binding.gives_back(cx, Release::pause)
-            })
-        });
+        for old in replaces {
+            self.tables.at_release(now, old, Release::pause);
+        }
         let urgency = match adopts {
             Some(_) => Urgency::Background,
             None => Urgency::Caller,

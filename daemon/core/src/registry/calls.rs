@@ -233,16 +233,7 @@ impl Registry {
             Outcome::Applied { result, .. }
             | Outcome::Prepared { result, .. }
             | Outcome::Inspected(result) => result,
-            Outcome::Persisted(_)
-            | Outcome::Opened(_)
-            | Outcome::Sent(_)
-            | Outcome::Surveyed(_)
-            | Outcome::Inside(_)
-            | Outcome::Sought(_)
-            | Outcome::Closed
-            | Outcome::Made(_)
-            | Outcome::Unmade(_)
-            | Outcome::OwnLinks(_) => return,
+            _ => return,
         };
         match self.slots.operation(&attachment) {
             Some(&Operation::Checking(check)) => {
@@ -346,9 +337,7 @@ impl Registry {
         };
         begin_leaving(self, now, holder, why, Some(id));
         if let Some(Caller::Collection(_)) = by {
-            self.tables.with(now, holder, |binding, cx| {
-                binding.gives_back(cx, Release::end_grace)
-            });
+            self.tables.at_release(now, holder, Release::end_grace);
         }
     }
 

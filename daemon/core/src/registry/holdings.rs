@@ -42,45 +42,31 @@ pub struct Kind {
 impl Holdings {
     /// Returns what is held.
     pub(crate) fn of(core: &Registry, now: Instant) -> Self {
-        let mut leases: BTreeMap<(&'static str, &str, &'static str, &'static str), u64> =
-            BTreeMap::new();
-        for binding in core.tables.bindings.iter() {
-            let door = binding.attachment.door();
-            let network = binding.attachment.network();
-            let source = if is_of_range(binding, now) {
-                "range"
-            } else {
-                "server"
+        let bindings = || core.tables.bindings.iter();
+        let name = labels(bindings().map(|binding| binding.attachment.network()));
+        let mut leases: BTreeMap<Kind, u64> = BTreeMap::new();
+        for binding in bindings() {
+            let is_local = is_of_range(binding, now);
+            let kind = Kind {
+                door: binding.attachment.door(),
+                network: name(binding.attachment.network()),
+                source: if is_local { "range" } else { "server" },
+                state: binding.state().as_str(),
             };
-            *leases
-                .entry((door, network, source, binding.state().as_str()))
-                .or_default() += 1;
+            *leases.entry(kind).or_default() += 1;
         }
-        let name = labels(leases.keys().map(|(_, network, ..)| *network));
-        let left = core.tables.bindings.iter().filter_map(|binding| {
+        let left = bindings().filter_map(|binding| {
             let (lease, _) = binding.unextended(now)?;
             Some((lease.expires()?.saturating_since(now), lease.times?.end))
         });
         let left: Vec<_> = left.collect();
         let part = |(left, of): &(Duration, Duration)| left.as_secs_f64() / of.as_secs_f64();
-        let mut holdings = Self {
+        Self {
+            leases,
             next_end: left.iter().map(|(left, _)| *left).min(),
             least_left: left.into_iter().min_by(|a, b| part(a).total_cmp(&part(b))),
             adopting: core.adoptions.len() as u64,
-            ..Self::default()
-        };
-        for ((door, network, source, state), count) in &leases {
-            *holdings
-                .leases
-                .entry(Kind {
-                    door,
-                    network: name(network),
-                    source,
-                    state,
-                })
-                .or_default() += count;
         }
-        holdings
     }
 }
 

@@ -478,9 +478,7 @@ impl Registry {
             return false;
         };
         for leaving in self.tables.bindings.holders().leaving(&key) {
-            self.tables.with(now, leaving, |binding, cx| {
-                binding.gives_back(cx, Release::unpause)
-            });
+            self.tables.at_release(now, leaving, Release::unpause);
         }
         true
     }
@@ -527,9 +525,8 @@ impl Registry {
             }
             Report::Leased(lease) => self.leased(now, id, *lease),
             Report::Spoiled(address, others) => others.into_iter().for_each(|other| {
-                self.tables.with(now, other, |binding, cx| {
-                    binding.gives_back(cx, |release, _, _| release.spoil(address))
-                });
+                self.tables
+                    .at_release(now, other, |release, _, _| release.spoil(address));
             }),
             Report::Failed(failure) => self.acquisition_failed(now, id, failure),
             Report::GivenBack => {

@@ -88,8 +88,8 @@ impl Turns {
     pub(super) fn want_release(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
         let Some(lan) = tables.lan(id) else { return };
         let at = self.releases.take(lan, now.boot);
-        tables.with(now, id, |binding, cx| {
-            binding.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx))
+        tables.at_release(now, id, |release, common, cx| {
+            release.on_turn(common, at, cx)
         });
     }
 }

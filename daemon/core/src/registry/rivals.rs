@@ -232,9 +232,7 @@ pub(super) fn unblock(tables: &mut Tables, now: Now, id: BindingId, address: Ipv
         return;
     };
     tracing::info!(binding = id.0, kept = kept.0, %address, "giving back a kept lease: its address is requested");
-    tables.with(now, kept, |binding, cx| {
-        binding.gives_back(cx, Release::make_way)
-    });
+    tables.at_release(now, kept, Release::make_way);
 }
 
 /// Returns how many leases of a LAN are kept for identities that may return.

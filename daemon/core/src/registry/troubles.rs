@@ -26,9 +26,7 @@ pub(crate) fn troubles(core: &Registry, now: Now) -> Vec<Trouble> {
     found.extend(unreached(tables, now));
     found.extend(unextended(tables, now));
     found.extend(routers_on_host(tables, now));
-    found.extend(held_up(tables, now));
-    found.extend(pathless(tables));
-    found.extend(not_adopted(core));
+    found.extend(of_host(core, now));
     found
 }
 
@@ -152,56 +150,38 @@ fn routers_on_host(tables: &Tables, now: Now) -> Vec<Trouble> {
     behind.into_iter().map(trouble).collect()
 }
 
-fn held_up(tables: &Tables, now: Now) -> Option<Trouble> {
-    let held_up = |binding: &&Binding| {
-        binding.state() == BindingState::Releasing && row(binding, now.boot).held_up.is_some()
-    };
-    let count = tables.bindings.iter().filter(held_up).count();
-    (count > 0).then(|| {
-        Trouble::new(
-            TroubleKind::HeldUp,
-            Subject::Host,
-            count,
-            format!(
-                "{} being given back, but something holds that up",
-                are(count, "lease")
+/// Returns the troubles that only count leases or containers.
+fn of_host(core: &Registry, now: Now) -> impl Iterator<Item = Trouble> {
+    let bindings = || core.tables.bindings.iter();
+    let leaves = |it: &Binding| it.state() == BindingState::Releasing;
+    let held_up = bindings().filter(|it| leaves(it) && row(it, now.boot).held_up.is_some());
+    let pathless = bindings().filter(|it| it.is_pathless && !leaves(it));
+    let all = [
+        (
+            (TroubleKind::HeldUp, held_up.count(), "lease"),
+            "being given back, but something holds that up",
+            "`leasehold list` says what",
+        ),
+        (
+            (TroubleKind::Pathless, pathless.count(), "lease"),
+            "in a namespace without a path",
+            "do not unmount what a runtime mounts under /run/netns; recreate the container",
+        ),
+        (
+            (
+                TroubleKind::NotAdopted,
+                core.adoptions.failures().len(),
+                "container",
             ),
-            "`leasehold list` says what".to_owned(),
-        )
-    })
-}
-
-fn pathless(tables: &Tables) -> Option<Trouble> {
-    let count = tables
-        .bindings
-        .iter()
-        .filter(|binding| binding.is_pathless && binding.state() != BindingState::Releasing)
-        .count();
-    (count > 0).then(|| {
-        Trouble::new(
-            TroubleKind::Pathless,
-            Subject::Host,
-            count,
-            format!("{} in a namespace without a path", are(count, "lease")),
-            "do not unmount what a runtime mounts under /run/netns; recreate the container"
-                .to_owned(),
-        )
-    })
-}
-
-fn not_adopted(core: &Registry) -> Option<Trouble> {
-    let count = core.adoptions.failures().len();
-    (count > 0).then(|| {
-        Trouble::new(
-            TroubleKind::NotAdopted,
-            Subject::Host,
-            count,
-            format!(
-                "{} not adopted, so nobody extends what they lease",
-                are(count, "container")
-            ),
-            "`leasehold list` says why".to_owned(),
-        )
+            "not adopted, so nobody extends what they lease",
+            "`leasehold list` says why",
+        ),
+    ];
+    let found = all.into_iter().filter(|((_, count, _), ..)| *count > 0);
+    found.map(|((kind, count, of), what, remedy)| {
+        let are = if count == 1 { "is" } else { "are" };
+        let sentence = format!("{} {are} {what}", counted(count, of));
+        Trouble::new(kind, Subject::Host, count, sentence, remedy.to_owned())
     })
 }
 
@@ -221,9 +201,4 @@ fn counted(count: usize, what: &str) -> String {
         1 => format!("1 {what}"),
         _ => format!("{count} {what}s"),
     }
-}
-
-fn are(count: usize, what: &str) -> String {
-    let are = if count == 1 { "is" } else { "are" };
-    format!("{} {are}", counted(count, what))
 }

@@ -31,9 +31,7 @@ pub(super) fn collect(
     let bindings = core.tables.bindings.iter();
     let of_stale = bindings.filter(|binding| stale(&binding.attachment));
     for id in of_stale.map(|binding| binding.id).collect::<Vec<_>>() {
-        core.tables.with(now, id, |binding, cx| {
-            binding.gives_back(cx, Release::end_grace)
-        });
+        core.tables.at_release(now, id, Release::end_grace);
     }
     let holds = core.tables.bindings.attachments().map(|(known, _)| known);
     let does = core.slots.iter().map(|(known, _)| known);

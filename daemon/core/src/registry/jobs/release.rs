@@ -49,9 +49,7 @@ impl Returning {
                     interface: !binding.is_on_host(),
                 },
                 Some(_) if row.kept.is_some() => {
-                    core.tables.with(now, of, |binding, cx| {
-                        binding.gives_back(cx, Release::end_grace)
-                    });
+                    core.tables.at_release(now, of, Release::end_grace);
                     Upshot::Leaves
                 }
                 Some(binding) if !binding.is_live() => Upshot::Leaves,

@@ -105,18 +105,6 @@ fn fault(outcome: Outcome) -> Option<String> {
         Outcome::Opened(Err(LinkCause::Down)) => None,
         Outcome::Opened(Err(cause)) => Some(format!("no packet sockets: {cause}")),
         Outcome::Inspected(Err(cause)) => Some(format!("the network's parent link: {cause}")),
-        Outcome::Persisted(Ok(()))
-        | Outcome::Opened(Ok(()))
-        | Outcome::Sent(_)
-        | Outcome::Inspected(Ok(_))
-        | Outcome::Applied { .. }
-        | Outcome::Prepared { .. }
-        | Outcome::Surveyed(_)
-        | Outcome::Inside(_)
-        | Outcome::Sought(_)
-        | Outcome::Closed
-        | Outcome::Made(_)
-        | Outcome::Unmade(_)
-        | Outcome::OwnLinks(_) => None,
+        _ => None,
     }
 }
