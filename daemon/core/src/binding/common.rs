@@ -1,6 +1,7 @@
 //! What all lives of a binding share: who it is for, where it lives, its sockets and its record.
 
 pub(super) mod change;
+pub(super) mod cx;
 pub(super) mod guard;
 pub(super) mod note;
 pub(super) mod persistence;
@@ -15,12 +16,13 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
+use self::cx::Cx;
 use self::guard::Guard;
 pub(crate) use self::note::Leave;
 use self::persistence::Persistence;
 use self::warnings::Warnings;
+use super::Report;
 use super::holders::{Claim, Stand};
-use super::{Cx, Report};
 use crate::event::{Event, EventKind};
 use crate::grant::{Dns, Grant};
 use crate::identity::{Attachment, Identity};
@@ -127,32 +129,6 @@ impl Common {
         self.persistence.is_due()
     }
 
-    pub(super) fn held_by_other(&self, cx: &Cx<'_>) -> bool {
-        cx.holders
-            .of(&self.identity.key())
-            .is_some_and(|holder| holder != self.id)
-    }
-
-    /// Returns whether another live binding has the identity, and has or may yet get `own`, the address that this one has or will
-    /// have. A holder with another address is no reason to keep this one.
-    pub(super) fn is_held_over(&self, own: Option<Ipv4Addr>, cx: &Cx<'_>) -> bool {
-        let Some(holder) = cx
-            .holders
-            .of(&self.identity.key())
-            .filter(|holder| *holder != self.id)
-        else {
-            return false;
-        };
-        let held = cx
-            .holders
-            .standing(holder)
-            .filter(|standing| standing.stage == Stand::Held);
-        let has = held
-            .and_then(|standing| standing.claim)
-            .filter(Claim::is_granted);
-        has.is_none_or(|claim| Some(claim.address) == own)
-    }
-
     /// Returns until when to keep a lease whose attachment goes now, if its identity can return.
     ///
     /// It is not renewed meanwhile: servers check for the address, which nobody has, and a lease that was renewed at T1 has
@@ -188,32 +164,6 @@ impl Common {
         self.profile.on_parent || self.is_outside()
     }
 
-    /// Opens sockets on the binding's own link, or on the LAN's if it speaks from there, or if the profile sends broadcasts over
-    /// that.
-    pub(super) fn open(&mut self, want: Sockets, broadcasts: bool, cx: &mut Cx<'_>) {
-        let on_host = self.is_outside() || self.profile.on_parent && broadcasts;
-        let parent = self.identity.lan.parent().filter(|_| on_host);
-        let owner = Owner::Binding(self.id);
-        match (parent, &self.line) {
-            (None, _) => self.exchange.open(owner, &self.link, want, cx.out),
-            (Some(_), Some(line)) => self.exchange.open(owner, &line.link, want, cx.out),
-            (Some(ifname), None) => self.exchange.find(owner, ifname, cx.out),
-        }
-        if self.is_aside() {
-            self.exchange.reports_close(self.id, cx.out);
-        }
-    }
-
-    /// Closes the sockets on the LAN's link, if a macvlan beside it is possible: the next ones are there, until
-    /// [`Common::come_back`]. Returns whether they are.
-    pub(super) fn go_aside(&mut self, cx: &mut Cx<'_>) -> bool {
-        let goes = self.line.as_mut().is_some_and(|line| line.go_beside());
-        if goes {
-            self.exchange.close(cx.out);
-        }
-        goes
-    }
-
     /// Goes on over the LAN's link itself. Returns whether it spoke from beside it.
     pub(super) fn come_back(&mut self) -> bool {
         self.line.as_mut().is_some_and(|line| line.come_back())
@@ -238,128 +188,9 @@ impl Common {
         self.line = Some(Box::new(Line::over(found, view, self.profile.on_parent)));
     }
 
-    pub(super) fn close(&mut self, cx: &mut Cx<'_>) {
-        self.exchange.close(cx.out);
-        self.close_guard(cx);
-    }
-
-    /// Closes the sockets, and gives up the permit or turn, or the request for one.
-    pub(super) fn end_exchange(&mut self, cx: &mut Cx<'_>) {
-        self.exchange.close(cx.out);
-        if std::mem::take(&mut self.permit) != Permit::None {
-            cx.out.report(self.id, Report::ExchangeOver);
-        }
-    }
-
-    /// Closes sockets that failed. Returns why the binding cannot use them: if the LAN's link is gone, the binding's own link may
-    /// still be there. A binding that spoke from beside the LAN's link keeps its line: it returns to that link later, if it can.
-    pub(super) fn lose_sockets(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> LinkCause {
-        self.exchange.close(cx.out);
-        match self.line.take_if(|line| !line.is_beside()) {
-            Some(_) if cause.is_gone() => LinkCause::refused("use the parent link", cause),
-            Some(_) | None => cause,
-        }
-    }
-
-    /// Returns a record with what all lives have in common.
-    pub(super) fn record(&self, lease: &Lease, state: RecordState, cx: &Cx<'_>) -> Record {
-        let age = cx.now.boot.saturating_since(lease.start);
-        let since = cx.now.wall.since_epoch().saturating_sub(age);
-        Record {
-            attachment: (*self.attachment).clone(),
-            identity: self.identity.clone(),
-            profile: (*self.profile).clone(),
-            link: self.link.clone(),
-            lease: lease.clone(),
-            state,
-            boot: cx.boot.clone(),
-            since: WallTime::from_epoch(since),
-            kept: None,
-            former: None,
-            taken_off: self.presence(cx.interfaces) == Presence::TakenOff,
-            unconfirmed: false,
-            elsewhere: self.presence(cx.interfaces) == Presence::Elsewhere,
-            told: self.told,
-        }
-    }
-
-    /// Writes what is wanted. `record`: what the store should hold now; `own`: the lease of the binding's client.
-    pub(super) fn write(
-        &mut self,
-        record: Option<Record>,
-        own: Option<Arc<Lease>>,
-        cx: &mut Cx<'_>,
-    ) {
-        let is_succeeded = self.held_by_other(cx);
-        let changes = self.persistence.changes(self.id, record, own, is_succeeded);
-        if let Some(changes) = changes {
-            self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
-            self.recording_loss();
-        }
-    }
-
-    /// Records how a write ended. A DECLINE that waited for it leaves.
-    pub(super) fn written(&mut self, done: bool, cx: &mut Cx<'_>) {
-        let before = self.resolver();
-        self.persistence.written(done);
-        self.loss_recorded(cx);
-        if self.resolver() != before {
-            cx.out.resolvers.insert(self.attachment.clone());
-        }
-    }
-
     /// Returns the name servers of the lease that the store certainly holds.
     pub(crate) fn resolver(&self) -> Option<Dns> {
         self.persistence.durable.as_deref()?.resolver()
-    }
-
-    /// Notes an event about a lease. It is written with the binding's record, if that must be written.
-    pub(super) fn note(
-        &self,
-        kind: EventKind,
-        lease: &Lease,
-        cause: impl fmt::Display,
-        cx: &mut Cx<'_>,
-    ) {
-        self.note_with(Stake::Nothing, kind, lease, cause, cx);
-    }
-
-    /// Notes an event that is reported together with what is at stake, or not at all.
-    pub(super) fn note_with(
-        &self,
-        stake: Stake,
-        kind: EventKind,
-        lease: &Lease,
-        cause: impl fmt::Display,
-        cx: &mut Cx<'_>,
-    ) {
-        cx.out
-            .note(self.id, self.event(kind, lease, cause, cx), stake);
-    }
-
-    /// Returns an event about a lease, as it is now.
-    pub(super) fn event(
-        &self,
-        kind: EventKind,
-        lease: &Lease,
-        cause: impl fmt::Display,
-        cx: &Cx<'_>,
-    ) -> Event {
-        // If only the address of a lease is known, it has no server yet.
-        let server = Some(lease.server)
-            .filter(|server| !server.is_unspecified())
-            .map(Into::into);
-        let attachment = (*self.attachment).clone();
-        let address = Some(lease.address.into());
-        Event {
-            wall: cx.now.wall,
-            attachment,
-            kind,
-            address,
-            server,
-            cause: cause.to_string(),
-            run: None,
-        }
     }
 
     /// Returns what the binding has at its interface; on a link of the host it has nothing.
@@ -367,8 +198,8 @@ impl Common {
         interfaces.seat(&self.link, self.id)
     }
 
-    pub(super) fn seat_mut<'a>(&self, cx: &'a mut Cx<'_>) -> Option<&'a mut Seat> {
-        cx.interfaces.seat_mut(&self.link, self.id)
+    pub(super) fn seat_mut<'a>(&self, interfaces: &'a mut Interfaces) -> Option<&'a mut Seat> {
+        interfaces.seat_mut(&self.link, self.id)
     }
 
     /// Returns whether the leased address is on the interface, as far as is known.
@@ -381,13 +212,8 @@ impl Common {
         self.seat(interfaces)?.work().and_then(Work::recorded)
     }
 
-    /// Records that nothing is left to do on the interface for this binding.
-    pub(super) fn has_done(&self, cx: &mut Cx<'_>) {
-        self.seat_mut(cx).into_iter().for_each(Seat::has_done);
-    }
-
     /// Returns what the interface must know of what the binding holds. `last`: the last lease in use.
-    pub(super) fn holding(&self, client: &Client, last: &Lease) -> Holding<'_> {
+    pub(super) fn holding(&self, client: &Client, last: &Lease) -> Holding {
         let grant = client.lease().map(|lease| self.grant(lease));
         let is_same = |held: &Lease| {
             grant
@@ -395,12 +221,182 @@ impl Common {
                 .is_some_and(|next| plan::same(&self.grant(held), next))
         };
         Holding {
-            policy: &self.profile.policy,
+            on_change: self.profile.policy.on_change,
+            on_expiry: self.profile.policy.on_expiry,
             last: self.grant(last),
             is_durable: self.persistence.holds(is_same),
             is_writing: self.persistence.busy(),
             told: self.told.map(Into::into),
             grant,
         }
+    }
+}
+
+impl Cx<'_> {
+    pub(super) fn held_by_other(&self) -> bool {
+        self.holders
+            .of(&self.own.identity.key())
+            .is_some_and(|holder| holder != self.own.id)
+    }
+
+    /// Returns whether another live binding has the identity, and has or may yet get `own`, the address that this one has or will
+    /// have. A holder with another address is no reason to keep this one.
+    pub(super) fn is_held_over(&self, own: Option<Ipv4Addr>) -> bool {
+        let Some(holder) = self
+            .holders
+            .of(&self.own.identity.key())
+            .filter(|holder| *holder != self.own.id)
+        else {
+            return false;
+        };
+        let held = self
+            .holders
+            .standing(holder)
+            .filter(|standing| standing.stage == Stand::Held);
+        let has = held
+            .and_then(|standing| standing.claim)
+            .filter(Claim::is_granted);
+        has.is_none_or(|claim| Some(claim.address) == own)
+    }
+
+    /// Opens sockets on the binding's own link, or on the LAN's if it speaks from there, or if the profile sends broadcasts over
+    /// that.
+    pub(super) fn open(&mut self, want: Sockets, broadcasts: bool) {
+        let on_host = self.own.is_outside() || self.own.profile.on_parent && broadcasts;
+        let parent = self.own.identity.lan.parent().filter(|_| on_host);
+        let owner = Owner::Binding(self.own.id);
+        match (parent, &self.own.line) {
+            (None, _) => self
+                .own
+                .exchange
+                .open(owner, &self.own.link, want, self.out),
+            (Some(_), Some(line)) => self.own.exchange.open(owner, &line.link, want, self.out),
+            (Some(ifname), None) => self.own.exchange.find(owner, ifname, self.out),
+        }
+        if self.own.is_aside() {
+            self.own.exchange.reports_close(self.own.id, self.out);
+        }
+    }
+
+    /// Closes the sockets on the LAN's link, if a macvlan beside it is possible: the next ones are there, until
+    /// [`Common::come_back`]. Returns whether they are.
+    pub(super) fn go_aside(&mut self) -> bool {
+        let goes = self.own.line.as_mut().is_some_and(|line| line.go_beside());
+        if goes {
+            self.own.exchange.close(self.out);
+        }
+        goes
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.own.exchange.close(self.out);
+        self.close_guard();
+    }
+
+    /// Closes the sockets, and gives up the permit or turn, or the request for one.
+    pub(super) fn end_exchange(&mut self) {
+        self.own.exchange.close(self.out);
+        if std::mem::take(&mut self.own.permit) != Permit::None {
+            self.out.report(self.own.id, Report::ExchangeOver);
+        }
+    }
+
+    /// Closes sockets that failed. Returns why the binding cannot use them: if the LAN's link is gone, the binding's own link may
+    /// still be there. A binding that spoke from beside the LAN's link keeps its line: it returns to that link later, if it can.
+    pub(super) fn lose_sockets(&mut self, cause: LinkCause) -> LinkCause {
+        self.own.exchange.close(self.out);
+        match self.own.line.take_if(|line| !line.is_beside()) {
+            Some(_) if cause.is_gone() => LinkCause::refused("use the parent link", cause),
+            Some(_) | None => cause,
+        }
+    }
+
+    /// Returns a record with what all lives have in common.
+    pub(super) fn record(&self, lease: &Lease, state: RecordState) -> Record {
+        let age = self.now.boot.saturating_since(lease.start);
+        let since = self.now.wall.since_epoch().saturating_sub(age);
+        Record {
+            attachment: (*self.own.attachment).clone(),
+            identity: self.own.identity.clone(),
+            profile: (*self.own.profile).clone(),
+            link: self.own.link.clone(),
+            lease: lease.clone(),
+            state,
+            boot: self.boot.clone(),
+            since: WallTime::from_epoch(since),
+            kept: None,
+            former: None,
+            taken_off: self.own.presence(self.interfaces) == Presence::TakenOff,
+            unconfirmed: false,
+            elsewhere: self.own.presence(self.interfaces) == Presence::Elsewhere,
+            told: self.own.told,
+        }
+    }
+
+    /// Writes what is wanted. `record`: what the store should hold now; `own`: the lease of the binding's client.
+    pub(super) fn write(&mut self, record: Option<Record>, own: Option<Arc<Lease>>) {
+        let is_succeeded = self.held_by_other();
+        let changes = self
+            .own
+            .persistence
+            .changes(self.own.id, record, own, is_succeeded);
+        if let Some(changes) = changes {
+            self.own.persistence.in_flight = Some(self.out.persist(self.own.id, changes));
+            self.own.recording_loss();
+        }
+    }
+
+    /// Records how a write ended. A DECLINE that waited for it leaves.
+    pub(super) fn written(&mut self, done: bool) {
+        let before = self.own.resolver();
+        self.own.persistence.written(done);
+        self.loss_recorded();
+        if self.own.resolver() != before {
+            self.out.resolvers.insert(self.own.attachment.clone());
+        }
+    }
+
+    /// Notes an event about a lease. It is written with the binding's record, if that must be written.
+    pub(crate) fn note(&mut self, kind: EventKind, lease: &Lease, cause: impl fmt::Display) {
+        self.note_with(Stake::Nothing, kind, lease, cause);
+    }
+
+    /// Notes an event that is reported together with what is at stake, or not at all.
+    pub(super) fn note_with(
+        &mut self,
+        stake: Stake,
+        kind: EventKind,
+        lease: &Lease,
+        cause: impl fmt::Display,
+    ) {
+        self.out
+            .note(self.own.id, self.event(kind, lease, cause), stake);
+    }
+
+    /// Returns an event about a lease, as it is now.
+    pub(super) fn event(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display) -> Event {
+        // If only the address of a lease is known, it has no server yet.
+        let server = Some(lease.server)
+            .filter(|server| !server.is_unspecified())
+            .map(Into::into);
+        let attachment = (*self.own.attachment).clone();
+        let address = Some(lease.address.into());
+        Event {
+            wall: self.now.wall,
+            attachment,
+            kind,
+            address,
+            server,
+            cause: cause.to_string(),
+            run: None,
+        }
+    }
+
+    /// Records that nothing is left to do on the interface for this binding.
+    pub(super) fn has_done(&mut self) {
+        self.own
+            .seat_mut(self.interfaces)
+            .into_iter()
+            .for_each(Seat::has_done);
     }
 }

@@ -15,23 +15,21 @@
 //! | released | forgotten |
 
 mod common;
-mod cx;
 mod holders;
 mod life;
 mod quest;
 mod row;
 
 use std::net::IpAddr;
-use std::ops::{ControlFlow, Deref};
-use std::sync::Arc;
+use std::ops::Deref;
 
 use fastrand::Rng;
 use ipnet::IpNet;
 
+pub(crate) use self::common::cx::{Cx, change};
 use self::common::guard::Found;
 use self::common::persistence::Want;
 pub(crate) use self::common::{Common, Leave};
-pub(crate) use self::cx::{Cx, change};
 pub(crate) use self::holders::Holders;
 use self::holders::Standing;
 pub(crate) use self::life::Life;
@@ -42,23 +40,18 @@ use self::life::{Living, Next, SAME};
 pub(crate) use self::quest::Quest;
 pub(crate) use self::row::row;
 
-use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};
-use crate::event::EventKind;
-use crate::interface::{At, Interfaces, News, Seat};
-use crate::link::{LinkCause, LinkRoute, LinkView, Step};
+use crate::effect::{BindingState, Why};
+use crate::interface::{At, Interfaces, Seat};
+use crate::link::{LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
-use crate::profile::Profile;
-use crate::range::{NoAddress, RangeAddress};
-use crate::rules::{Rule, cut};
-use crate::source::{Client, InVain, Lease, Signal};
+use crate::source::{Client, InVain, Lease};
 use crate::time::Instant;
 use crate::wire::Mac;
-use crate::wire::frame::{ArpOp, BadFrame, Frame};
 
 /// One holder of a lease. It dereferences to what all its lives share.
 #[derive(Debug)]
 pub(crate) struct Binding {
-    common: Common,
+    pub(crate) common: Common,
     pub(crate) life: Life,
 }
 
@@ -148,228 +141,9 @@ impl Binding {
         all.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// Does what is due by the clock.
-    pub(crate) fn on_clock(&mut self, cx: &mut Cx<'_>) {
-        if self.common.persistence.take_retry(cx.now.boot) {
-            self.life.get_mut().write(&mut self.common, cx);
-        }
-        if let Life::Held(hold) = &mut self.life {
-            hold.on_time(&self.common, cx);
-            hold.settle(&mut self.common, cx);
-        }
-        self.happens(cx, |life, common, cx| life.watch(common, cx));
-        self.happens(cx, |life, common, cx| life.on_clock(common, cx));
-    }
-
-    /// Has its record written again, which gives the lease's age by the wall clock: somebody set that clock. `may_be_late`:
-    /// time may have passed that the boot clock has not counted.
-    pub(crate) fn on_wall_set(&mut self, may_be_late: bool, cx: &mut Cx<'_>) {
-        let records = !cut(Rule::WallSet);
-        self.keeps(cx, |hold, common, cx| {
-            if records {
-                hold.record_again();
-            }
-            if may_be_late {
-                hold.confirm(common, "the wall clock was set forward", cx);
-            }
-        });
-        if records {
-            self.gives_back(cx, |release, common, cx| release.record_again(common, cx));
-        }
-    }
-
-    /// Goes on with the outcome of an effect.
-    pub(crate) fn on_done(&mut self, task: Task, outcome: Outcome, cx: &mut Cx<'_>) {
-        match (task, outcome) {
-            (Task::Open(exchange), Outcome::Opened(Ok(()))) => self.on_opened(exchange, cx),
-            (Task::Open(exchange), Outcome::Opened(Err(cause))) => {
-                self.on_broken(exchange, cause, cx)
-            }
-            (Task::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
-            (Task::Work, outcome) => {
-                self.happens(cx, |life, common, cx| life.on_worked(common, outcome, cx))
-            }
-            (Task::Survey, Outcome::Surveyed(survey)) => {
-                if let Life::Acquiring(acquire) = &mut self.life {
-                    acquire.on_surveyed(survey);
-                }
-            }
-            (Task::ListInside, Outcome::Inside(macs)) => {
-                self.happens(cx, |life, common, cx| life.on_inside(common, macs, cx))
-            }
-            (Task::Release, Outcome::Sent(result)) => self.gives_back(cx, |release, common, cx| {
-                release.on_sent(common, result, cx)
-            }),
-            (Task::FindAddress, Outcome::Inspected(result)) => {
-                self.gives_back(cx, |release, common, cx| {
-                    release.on_inside(common, result, cx)
-                });
-            }
-            (Task::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
-            (Task::Close(_), Outcome::Closed) => {
-                self.happens(cx, |life, common, cx| life.on_parted(common, cx))
-            }
-            (task, outcome) => {
-                tracing::warn!(?task, ?outcome, "outcome of another kind of effect")
-            }
-        }
-    }
-
-    /// Goes on with a frame of the binding's exchange.
-    pub(crate) fn on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
-        let is_own = self.common.exchange.is_open(exchange);
-        let guard_hears = if is_own {
-            self.common.guard_shares()
-        } else {
-            self.common.guard_hears(exchange)
-        };
-        if let Frame::Arp(arp) = frame {
-            // It may be a server's answer from the wire. An answer to a question of the container's may come from a sibling.
-            if arp.op == ArpOp::Reply && arp.target.is_unspecified() {
-                cx.conflicts.answered(&self.common.identity.lan, arp.sender);
-            }
-            if guard_hears {
-                self.happens(cx, |life, common, cx| life.hear(common, arp, cx));
-            }
-        }
-        if is_own {
-            self.happens(cx, |life, common, cx| life.on_frame(common, frame, cx));
-        }
-    }
-
-    /// Goes on after an unreadable frame that looks like an answer.
-    pub(crate) fn on_unreadable(
-        &mut self,
-        exchange: ExchangeId,
-        cause: BadFrame,
-        from: Mac,
-        cx: &mut Cx<'_>,
-    ) {
-        match self.common.exchange.is_open(exchange) && self.client().is_some() {
-            true => self.happens(cx, |life, common, cx| {
-                life.signal(common, Signal::Unreadable { cause, from }, cx)
-            }),
-            false => cx.out.counts.refused(cause),
-        }
-    }
-
-    /// Records that the link did not take one of the client's messages, and reports it once.
-    pub(crate) fn on_unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) {
-        let common = &mut self.common;
-        let client = self.life.get_mut().client_mut();
-        if let Some(client) = client.filter(|_| common.exchange.is_open(exchange)) {
-            client.on_unsent(cause.to_string());
-            if common.warnings.is_new(&cause.to_string()) {
-                tracing::warn!(attachment = %common.attachment, %cause, "message not sent");
-            }
-        }
-    }
-
-    fn on_opened(&mut self, exchange: ExchangeId, cx: &mut Cx<'_>) {
-        if self.common.exchange.opened(exchange) {
-            self.happens(cx, |life, common, cx| life.on_opened(common, cx));
-        } else if self.common.guard_opened(exchange) {
-            self.happens(cx, |life, common, cx| life.watch(common, cx));
-        }
-    }
-
-    /// Goes on after the sockets of an exchange could not be opened, or failed.
-    pub(crate) fn on_broken(&mut self, exchange: ExchangeId, cause: LinkCause, cx: &mut Cx<'_>) {
-        if self.common.is_guards(exchange) {
-            return self.happens(cx, |life, common, cx| {
-                let is_lost = !common.broadcasts_on_host() && life.is_lost(common, &cause, cx);
-                match common.unwatch(cause.clone(), is_lost, cx) {
-                    Some(_) if is_lost => life.on_news(common, News::Gone(cause), cx),
-                    Some(found) => life.on_found(common, found, cx),
-                    None => SAME,
-                }
-            });
-        }
-        if self.common.exchange.is(exchange) {
-            let cause = self.common.lose_sockets(cause, cx);
-            self.happens(cx, |life, common, cx| life.on_unopened(common, cause, cx));
-        }
-    }
-
-    fn on_line(&mut self, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) {
-        if self.common.exchange.found() {
-            self.happens(cx, |life, common, cx| life.on_line(common, result, cx));
-        }
-    }
-
-    /// Goes on after a write. If there is more to write, this outcome is out of date, and the life waits for that of the next
-    /// write.
-    fn on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
-        self.common.written(result.is_ok(), cx);
-        self.life.get_mut().write(&mut self.common, cx);
-        if self.common.persistence.busy() {
-            return;
-        }
-        self.common.persistence.settled(result.is_ok());
-        if result.is_ok() {
-            let replaced = self.common.persistence.take_replaced();
-            // If the first write fails, an adoption is held before its record is written.
-            if matches!(self.life, Life::Held(_)) && !replaced.is_empty() {
-                cx.out.report(self.common.id, Report::Replaced(replaced));
-            }
-        }
-        self.happens(cx, |life, common, cx| life.on_persisted(common, result, cx));
-    }
-
-    /// Goes on with what happened at the interface.
-    pub(crate) fn on_news(&mut self, news: News<'_>, cx: &mut Cx<'_>) {
-        if let News::Ethernet(mac) = news {
-            self.common.on_ethernet(mac);
-        }
-        self.happens(cx, |life, common, cx| life.on_news(common, news, cx));
-    }
-
-    pub(crate) fn on_permit(&mut self, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) {
-        self.happens(cx, |life, common, cx| life.on_permit(common, sockets, cx));
-    }
-
-    /// Goes on with an address of a local range, or without one.
-    pub(crate) fn on_resort(&mut self, given: Result<RangeAddress, NoAddress>, cx: &mut Cx<'_>) {
-        if let Life::Acquiring(acquire) = &mut self.life {
-            let next = acquire.on_resort(&mut self.common, given, cx);
-            self.enter(next, cx);
-        }
-    }
-
-    pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
-        self.common.close(cx);
-    }
-
-    /// Abandons the acquisition.
-    pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
-        if let Life::Acquiring(acquire) = &mut self.life {
-            let next = acquire.abort(&mut self.common, abort, cx);
-            self.enter(next, cx);
-        }
-    }
-
-    /// Ends a held binding: gives back the lease, or whatever a server may hold for it.
-    pub(crate) fn give_back(&mut self, why: Leave, cx: &mut Cx<'_>) {
-        match &mut self.life {
-            Life::Held(hold) => {
-                let life = hold.give_back(&mut self.common, why, cx);
-                self.enter(ControlFlow::Break(life), cx);
-            }
-            Life::Releasing(release) if matches!(why, Leave::Deleted | Leave::Released) => {
-                release.hurry(&mut self.common, cx)
-            }
-            Life::Acquiring(_) | Life::Releasing(_) => {}
-        }
-    }
-
     /// Returns whether only broadcasts reach its container, as far as is known.
     pub(crate) fn is_unreached(&self) -> bool {
         self.held_now().is_some_and(Hold::is_unreached)
-    }
-
-    /// Has it find out whether anything but broadcasts reaches its container.
-    pub(crate) fn doubts_reach(&mut self, lease: &Lease) {
-        self.common.doubts_reach(lease);
     }
 
     pub(crate) fn client(&self) -> Option<&Client> {
@@ -460,22 +234,6 @@ impl Binding {
         hold.is_some_and(|hold| hold.holding(&self.common).outdated().is_some())
     }
 
-    pub(crate) fn note_lease(&self, kind: EventKind, cause: &str, cx: &mut Cx<'_>) {
-        self.held_now()
-            .into_iter()
-            .for_each(|hold| self.common.note(kind, &hold.last, cause, cx));
-    }
-
-    pub(crate) fn set_profile(&mut self, profile: Arc<Profile>, cx: &mut Cx<'_>) {
-        self.common.profile = profile;
-        self.keeps(cx, |hold, _, _| hold.record_again());
-    }
-
-    /// Records that a main plugin is about to put the address on again, without some of the routes.
-    pub(crate) fn route_again(&mut self, cx: &mut Cx<'_>) {
-        self.keeps(cx, Hold::route_again);
-    }
-
     /// Returns until when a lease is kept for its container to return.
     pub(crate) fn kept_until(&self) -> Option<Instant> {
         self.releasing_now()?.waits_until()
@@ -484,19 +242,6 @@ impl Binding {
     pub(crate) fn is_to_remember(&self) -> bool {
         self.releasing_now()
             .is_some_and(|release| release.is_to_remember(&self.common))
-    }
-
-    /// Ends without a RELEASE if another live binding has the address by now.
-    pub(crate) fn give_way(&mut self, cx: &mut Cx<'_>) {
-        self.gives_back(cx, |release, common, cx| _ = release.give_way(common, cx));
-    }
-
-    /// Ends, because a successor's write removed this record. Returns whether that is all; a later write of its own is undone.
-    pub(crate) fn replaced(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Life::Releasing(release) = &mut self.life else {
-            return true;
-        };
-        release.replaced(&mut self.common, cx)
     }
 
     /// Returns the release, if the binding is in that life.
@@ -513,61 +258,5 @@ impl Binding {
             return None;
         };
         Some(hold)
-    }
-
-    /// Lets the life go on with what happened.
-    fn happens(
-        &mut self,
-        cx: &mut Cx<'_>,
-        what: impl FnOnce(&mut dyn Living, &mut Common, &mut Cx<'_>) -> Next,
-    ) {
-        let next = what(self.life.get_mut(), &mut self.common, cx);
-        self.enter(next, cx);
-    }
-
-    /// Lets a lease that is held go on with what happened.
-    pub(crate) fn holds(
-        &mut self,
-        cx: &mut Cx<'_>,
-        what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>) -> Next,
-    ) {
-        if let Life::Held(hold) = &mut self.life {
-            let next = what(hold, &mut self.common, cx);
-            self.enter(next, cx);
-        }
-    }
-
-    /// Lets a lease that is held go on with something that ends no life.
-    pub(crate) fn keeps(
-        &mut self,
-        cx: &mut Cx<'_>,
-        what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>),
-    ) {
-        self.holds(cx, |hold, common, cx| {
-            what(hold, common, cx);
-            SAME
-        });
-    }
-
-    /// Lets a release go on with what happened.
-    pub(crate) fn gives_back(
-        &mut self,
-        cx: &mut Cx<'_>,
-        what: impl FnOnce(&mut Release, &mut Common, &mut Cx<'_>),
-    ) {
-        if let Life::Releasing(release) = &mut self.life {
-            what(release, &mut self.common, cx);
-        }
-    }
-
-    /// Enters the next life, if any, and does what follows. Once a lease is no longer held, nothing is left to do at its interface.
-    fn enter(&mut self, next: Next, cx: &mut Cx<'_>) {
-        if let ControlFlow::Break(life) = next {
-            let before = std::mem::replace(&mut self.life, life);
-            if let (Life::Releasing(_), Life::Held(_)) = (&self.life, &before) {
-                self.common.has_done(cx);
-            }
-        }
-        self.life.get_mut().settle(&mut self.common, cx);
     }
 }

@@ -3,13 +3,15 @@
 use ipnet::IpNet;
 
 use crate::grant::Grant;
-use crate::grant::policy::{OnChange, OnExpiry, Policy};
+use crate::grant::policy::{OnChange, OnExpiry};
 
 /// What an interface must know of what a binding holds.
 #[derive(Debug)]
-pub(crate) struct Holding<'a> {
-    /// What its network's configuration says.
-    pub(crate) policy: &'a Policy,
+pub(crate) struct Holding {
+    /// What its network's configuration says about changes.
+    pub(crate) on_change: OnChange,
+    /// What it says about a lease that ends.
+    pub(crate) on_expiry: OnExpiry,
     /// What its lease gives the interface; `None`: there is no lease.
     pub(crate) grant: Option<Grant>,
     /// What the last lease in use gives: usually the same.
@@ -42,16 +44,16 @@ impl Wish {
     }
 }
 
-impl Holding<'_> {
+impl Holding {
     /// Returns the address that the runtime puts on the interface although the lease now has another address or mask, or is lost:
     /// the runtime cannot be told.
     pub(crate) fn outdated(&self) -> Option<IpNet> {
         self.told.filter(|told| match &self.grant {
             Some(grant) if grant.has(told.addr()) => {
-                !grant.addresses.contains(told) && self.policy.on_change == OnChange::Apply
+                !grant.addresses.contains(told) && self.on_change == OnChange::Apply
             }
             Some(_) => true,
-            None => self.policy.on_expiry == OnExpiry::Remove,
+            None => self.on_expiry == OnExpiry::Remove,
         })
     }
 }

@@ -96,7 +96,7 @@ impl Seat {
     }
 
     /// Returns whether the interface keeps what the lease no longer has.
-    pub(crate) fn keeps(&self, holding: &Holding<'_>) -> bool {
+    pub(crate) fn keeps(&self, holding: &Holding) -> bool {
         self.keeps_changed(holding) || self.presence.is_left()
     }
 
@@ -113,7 +113,7 @@ impl Seat {
 
     /// Returns the address that the interface should carry by now: the lease's, or the last one's if that is kept. `None`: there is
     /// none, or the daemon is changing the interface or about to.
-    pub(crate) fn expected(&self, holding: &Holding<'_>) -> Option<IpAddr> {
+    pub(crate) fn expected(&self, holding: &Holding) -> Option<IpAddr> {
         if self.presence == Presence::Awaited || self.is_at_work(holding) {
             return None;
         }
@@ -123,7 +123,7 @@ impl Seat {
     }
 
     /// Returns whether the addresses of the interface are being changed, or should be.
-    fn is_at_work(&self, holding: &Holding<'_>) -> bool {
+    fn is_at_work(&self, holding: &Holding) -> bool {
         self.is_changing() || self.differs() && self.wish(holding) != Wish::AsIs
     }
 
@@ -151,12 +151,12 @@ impl Seat {
     /// place there. `is_held`: the lease has not ended.
     pub(crate) fn leavings(
         &self,
-        holding: &Holding<'_>,
+        holding: &Holding,
         is_held: bool,
         addresses: &[IpNet],
     ) -> Vec<Step> {
-        let stays = holding.policy.on_expiry == OnExpiry::Keep
-            || (is_held && holding.policy.on_change == OnChange::Keep);
+        let stays =
+            holding.on_expiry == OnExpiry::Keep || (is_held && holding.on_change == OnChange::Keep);
         let former = self.work().map(Work::former);
         let is_there = |grant: &&Grant| {
             grant
@@ -186,7 +186,7 @@ impl Seat {
 // What the interface should carry.
 impl Seat {
     /// Returns what the interface should carry.
-    fn wish(&self, holding: &Holding<'_>) -> Wish {
+    fn wish(&self, holding: &Holding) -> Wish {
         let Some(former) = self.work().map(Work::former) else {
             return Wish::AsIs;
         };
@@ -199,7 +199,7 @@ impl Seat {
             .as_ref()
             .filter(|_| !self.presence().is_left())
         {
-            None if holding.policy.on_expiry == OnExpiry::Remove || former.taken => Wish::Nothing,
+            None if holding.on_expiry == OnExpiry::Remove || former.taken => Wish::Nothing,
             None => Wish::AsIs,
             // Neither the MTU that came with the ADD nor missing routes are a change.
             Some(next) if self.keeps_changed(holding) => match former.grants.first() {
@@ -211,8 +211,7 @@ impl Seat {
             Some(next) if holding.is_durable => carry(next),
             // The remains of an earlier loss do not wait for the next lease.
             Some(_)
-                if (former.bare && holding.policy.on_expiry == OnExpiry::Remove
-                    || former.taken)
+                if (former.bare && holding.on_expiry == OnExpiry::Remove || former.taken)
                     && !former.grants.is_empty() =>
             {
                 Wish::Nothing
@@ -222,7 +221,7 @@ impl Seat {
     }
 
     /// Returns the part of that wish that may be carried out now, without what waits for the store to record a loss.
-    fn wish_by_now(&self, holding: &Holding<'_>) -> Wish {
+    fn wish_by_now(&self, holding: &Holding) -> Wish {
         let wish = self.wish(holding);
         let waits = holding.is_writing && self.work().is_some_and(Work::is_patient);
         if wish == Wish::Nothing && waits {
@@ -233,13 +232,13 @@ impl Seat {
     }
 
     /// Returns whether the interface keeps what it carries although there is another lease.
-    fn keeps_changed(&self, holding: &Holding<'_>) -> bool {
-        holding.policy.on_change == OnChange::Keep && !self.keeps_nothing()
+    fn keeps_changed(&self, holding: &Holding) -> bool {
+        holding.on_change == OnChange::Keep && !self.keeps_nothing()
     }
 
     /// Returns whether the interface keeps what the lost lease put there.
-    fn keeps_lost(&self, holding: &Holding<'_>) -> bool {
-        holding.policy.on_expiry == OnExpiry::Keep && !self.keeps_nothing()
+    fn keeps_lost(&self, holding: &Holding) -> bool {
+        holding.on_expiry == OnExpiry::Keep && !self.keeps_nothing()
     }
 }
 
@@ -297,7 +296,7 @@ impl Seat {
 
     /// Records that the lease, which gave `was`, changed to what is held now. The store must have the change before the interface
     /// gets it.
-    pub(crate) fn changed(&mut self, holding: &Holding<'_>, was: &Grant) {
+    pub(crate) fn changed(&mut self, holding: &Holding, was: &Grant) {
         let Some(next) = holding.grant.as_ref().filter(|next| !plan::same(was, next)) else {
             return;
         };
@@ -307,7 +306,7 @@ impl Seat {
         if self.presence.is_left() || missing && !moves {
             return;
         }
-        if holding.policy.on_change == OnChange::Apply {
+        if holding.on_change == OnChange::Apply {
             self.due().leave_behind(was.clone(), missing);
             if moves {
                 self.presence = Presence::Awaited;
@@ -328,7 +327,7 @@ impl Seat {
     }
 
     /// Records that there is a lease again. `last`: what the previous lease gave.
-    pub(crate) fn returned(&mut self, holding: &Holding<'_>, last: &Grant) {
+    pub(crate) fn returned(&mut self, holding: &Holding, last: &Grant) {
         if self.presence.is_left() {
             return;
         }
@@ -336,7 +335,7 @@ impl Seat {
             return self.changed(holding, last);
         }
         let work = self.due();
-        if holding.policy.on_expiry == OnExpiry::Keep {
+        if holding.on_expiry == OnExpiry::Keep {
             work.leave_behind(last.clone(), true);
         }
         work.leave_router(last);
@@ -513,7 +512,7 @@ impl Seat {
 // The way to what is wanted.
 impl Seat {
     /// Goes on with the work there, if there is any and it may be done.
-    pub(crate) fn go_on(&mut self, holding: &Holding<'_>, now: Instant) -> Act {
+    pub(crate) fn go_on(&mut self, holding: &Holding, now: Instant) -> Act {
         let is_set_up = self
             .given
             .as_ref()
@@ -543,7 +542,7 @@ impl Seat {
     pub(crate) fn on_inspected(
         &mut self,
         result: Result<LinkView, LinkCause>,
-        holding: &Holding<'_>,
+        holding: &Holding,
         around: Around,
     ) -> Result<Act, LinkCause> {
         let wish = self.wish_by_now(holding);
@@ -557,7 +556,7 @@ impl Seat {
         &mut self,
         taken: usize,
         result: Result<LinkView, LinkCause>,
-        holding: &Holding<'_>,
+        holding: &Holding,
     ) -> Worked {
         let current = holding.grant.as_ref().filter(|_| !self.vacates);
         self.work_mut()

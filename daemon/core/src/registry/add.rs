@@ -269,7 +269,7 @@ impl Registry {
             let spare = self.spare.take_if(|it| it.attachment == *attachment);
             let sockets = spare.map(|spare| spare.exchange);
             self.tables
-                .with(now, id, |binding, cx| binding.on_permit(sockets, cx));
+                .with(now, id, |life, cx| life.on_permit(sockets, cx));
         }
     }
 
@@ -291,7 +291,7 @@ impl Registry {
             tables.lans.add_succeeded(lan);
         }
         if binding.client().is_some_and(Client::flag_helped) {
-            tables.with(now, id, |binding, _| binding.doubts_reach(&lease));
+            tables.with(now, id, |_, cx| cx.own.doubts_reach(&lease));
         }
         // The lease became durable before the attachment had it, because its link had to be prepared first.
         if lease.resolver().is_some() {

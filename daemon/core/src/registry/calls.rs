@@ -16,7 +16,7 @@ use super::notice::Notice;
 use super::operation::Operation;
 use super::slots::{Asked, Waiting};
 use super::timers::Key;
-use crate::binding::{Abort, Leave, Release};
+use crate::binding::{Abort, Leave, Life, Release};
 use crate::effect::{Add, Answer, Call, Failure, Outcome, RequestId, StoreCause, Why};
 use crate::identity::Attachment;
 use crate::job::LIMIT;
@@ -271,9 +271,9 @@ impl Registry {
         {
             self.leavings.wait(holder, Leave::Deleted, Some(id));
             // An operator's release may still work at the interface, which disappears now.
-            return self.tables.with(now, holder, |binding, cx| {
-                if binding.is_held() {
-                    binding.give_back(Leave::Deleted, cx);
+            return self.tables.with(now, holder, |life, cx| {
+                if matches!(life, Life::Held(_)) {
+                    life.give_back(Leave::Deleted, cx);
                 }
             });
         }
@@ -315,7 +315,7 @@ impl Registry {
                 let id = *id;
                 let abort = why.map_or(Abort::Silent, Abort::Because);
                 self.tables
-                    .with(now, id, |binding, cx| binding.abort(abort.clone(), cx));
+                    .with(now, id, |life, cx| life.abort(abort.clone(), cx));
                 if abort == Abort::Silent {
                     self.begin(attachment, Operation::Leaving(id));
                 }

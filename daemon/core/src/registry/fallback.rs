@@ -50,7 +50,7 @@ impl Fallbacks {
         last: Option<IpAddr>,
     ) {
         let given = self.address_of_range(tables, now, id, fallback, used, last);
-        tables.with(now, id, |binding, cx| binding.on_resort(given, cx));
+        tables.with(now, id, |life, cx| life.on_resort(given, cx));
     }
 
     fn address_of_range(

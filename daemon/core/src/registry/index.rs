@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::binding::{Binding, Holders};
+use crate::binding::{Binding, Common, Holders, Life};
 use crate::identity::{Attachment, IdentityKey, Lan};
 use crate::link::LinkView;
 use crate::record::BindingId;
@@ -146,13 +146,13 @@ impl Index {
         &mut self,
         id: BindingId,
         now: Instant,
-        f: impl FnOnce(&mut Binding, &Holders),
+        f: impl FnOnce(&mut Common, &mut Life, &Holders),
     ) {
         let Some(binding) = self.bindings.get_mut(&id) else {
             return;
         };
         let was = binding.sought();
-        f(binding, &self.holders);
+        f(&mut binding.common, &mut binding.life, &self.holders);
         let is = binding.sought();
         self.holders.note(binding, now);
         self.touched.insert(id);

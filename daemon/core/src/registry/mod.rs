@@ -164,16 +164,14 @@ impl Registry {
         let bindings = self.tables.bindings.iter();
         for id in bindings.map(|binding| binding.id).collect::<Vec<_>>() {
             self.tables
-                .with(now, id, |binding, cx| binding.on_wall_set(may_be_late, cx));
+                .with(now, id, |life, cx| life.on_wall_set(may_be_late, cx));
         }
     }
 
     /// Goes on with somebody whose deadline has come.
     pub(crate) fn on_clock(&mut self, now: Now, key: Key) {
         match key {
-            Key::Binding(id) => self
-                .tables
-                .with(now, id, |binding, cx| binding.on_clock(cx)),
+            Key::Binding(id) => self.tables.with(now, id, |life, cx| life.on_clock(cx)),
             Key::Call(id) => self.call_timed_out(now, id),
             Key::Audit(at) => self.audit.look_again(&mut self.tables, at),
             Key::Adoption => self.adopt_again(now),
@@ -222,7 +220,7 @@ impl Registry {
         match waiter {
             Some(Waiter::Binding(id, task)) => {
                 self.tables
-                    .with(now, id, |binding, cx| binding.on_done(task, outcome, cx));
+                    .with(now, id, |life, cx| life.on_done(task, outcome, cx));
             }
             Some(Waiter::Operation(attachment)) => {
                 self.spare = sockets.map(|exchange| Spare {
@@ -268,12 +266,12 @@ impl Registry {
             return;
         }
         match frame::decode(bytes, meta) {
-            Ok(frame) => self.tables.with(now, id, |binding, cx| {
-                binding.on_frame(exchange, &frame, cx)
-            }),
+            Ok(frame) => self
+                .tables
+                .with(now, id, |life, cx| life.on_frame(exchange, &frame, cx)),
             Err(cause) => match frame::ipv4_source(bytes) {
-                Some(from) => self.tables.with(now, id, |binding, cx| {
-                    binding.on_unreadable(exchange, cause, from, cx)
+                Some(from) => self.tables.with(now, id, |life, cx| {
+                    life.on_unreadable(exchange, cause, from, cx)
                 }),
                 None => self.tables.out.counts.refused(cause),
             },
@@ -283,9 +281,8 @@ impl Registry {
     /// Handles the failure of sockets.
     pub(crate) fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
         if let Some(id) = self.has_sockets(exchange) {
-            self.tables.with(now, id, |binding, cx| {
-                binding.on_broken(exchange, cause, cx)
-            });
+            self.tables
+                .with(now, id, |life, cx| life.on_broken(exchange, cause, cx));
         }
     }
 
@@ -293,7 +290,7 @@ impl Registry {
     pub(crate) fn unsent(&mut self, now: Now, exchange: ExchangeId, cause: &LinkCause) {
         if let Some(id) = self.has_sockets(exchange) {
             self.tables
-                .with(now, id, |binding, _| binding.on_unsent(exchange, cause));
+                .with(now, id, |life, cx| life.on_unsent(exchange, cause, cx));
         }
     }
 
@@ -417,8 +414,7 @@ impl Registry {
         for id in self.tables.interfaces.bindings(cookie, ifindex) {
             let path = self.tables.bindings.get(id).and_then(|it| it.link.netns());
             if let Some(news) = path.map(|path| News::Gone(cause(path.to_owned()))) {
-                self.tables
-                    .with(now, id, |binding, cx| binding.on_news(news, cx));
+                self.tables.with(now, id, |life, cx| life.on_news(news, cx));
                 self.audit.look_for(&mut self.tables, id);
             }
         }
@@ -470,7 +466,7 @@ impl Registry {
         if let Some(beside) = self.tables.bindings.next_settled() {
             for other in beside {
                 self.tables
-                    .with(now, other, |binding, cx| binding.give_way(cx));
+                    .at_release(now, other, |release, cx| _ = release.give_way(cx));
             }
             return true;
         }
@@ -507,9 +503,9 @@ impl Registry {
                 .fallbacks
                 .fall_back(&mut self.tables, now, id, &fallback, &used, last),
             Report::Heard(said) => server_said(&mut self.tables, &self.fallbacks, now, id, said),
-            Report::WantsRenewed(other) => self.tables.with(now, other, |binding, cx| {
-                binding.holds(cx, Hold::renew_early)
-            }),
+            Report::WantsRenewed(other) => self
+                .tables
+                .with(now, other, |life, cx| life.holds(cx, Hold::renew_early)),
             Report::Replaced(replaced) => {
                 if let Some(binding) = self.tables.bindings.get(id) {
                     self.past.forget(&binding.identity.key());
@@ -517,7 +513,7 @@ impl Registry {
                 for old in replaced {
                     let mut is_over = true;
                     self.tables
-                        .with(now, old, |it, cx| is_over = it.replaced(cx));
+                        .with(now, old, |life, cx| is_over = life.replaced(cx));
                     if is_over {
                         self.over(now, old);
                     }
@@ -526,7 +522,7 @@ impl Registry {
             Report::Leased(lease) => self.leased(now, id, *lease),
             Report::Spoiled(address, others) => others.into_iter().for_each(|other| {
                 self.tables
-                    .at_release(now, other, |release, _, _| release.spoil(address));
+                    .at_release(now, other, |release, _| release.spoil(address));
             }),
             Report::Failed(failure) => self.acquisition_failed(now, id, failure),
             Report::GivenBack => {

@@ -60,14 +60,14 @@ impl Turns {
             self.extensions.wait(lan, id, lease.server, ends);
             self.extend_next(tables, now);
         } else if self.permits.ask(&lan, id, Urgency::Background) {
-            tables.with(now, id, |binding, cx| binding.on_permit(None, cx));
+            tables.with(now, id, |life, cx| life.on_permit(None, cx));
         }
     }
 
     /// Gives each free turn to the next lease that is to be extended.
     pub(super) fn extend_next(&mut self, tables: &mut Tables, now: Now) {
         while let Some(next) = self.extensions.next(now.boot) {
-            tables.with(now, next, |binding, cx| binding.on_permit(None, cx));
+            tables.with(now, next, |life, cx| life.on_permit(None, cx));
         }
         let next = self.extensions.deadline();
         let why = Why::Dhcp(Timer::ReceiveWindow);
@@ -80,7 +80,7 @@ impl Turns {
         self.extensions.leave(&lan, id);
         self.extend_next(tables, now);
         if let Some(next) = self.permits.leave(&lan, id) {
-            tables.with(now, next, |binding, cx| binding.on_permit(None, cx));
+            tables.with(now, next, |life, cx| life.on_permit(None, cx));
         }
     }
 
@@ -88,9 +88,7 @@ impl Turns {
     pub(super) fn want_release(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
         let Some(lan) = tables.lan(id) else { return };
         let at = self.releases.take(lan, now.boot);
-        tables.at_release(now, id, |release, common, cx| {
-            release.on_turn(common, at, cx)
-        });
+        tables.at_release(now, id, |release, cx| release.on_turn(at, cx));
     }
 }
 

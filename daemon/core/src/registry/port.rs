@@ -137,8 +137,7 @@ pub(crate) fn limit(core: &mut Registry, now: Now, network: &str, limits: &Limit
     let asking: Vec<_> = PortHolding::asking_in(core, network)
         .map(PortHolding::id)
         .collect();
-    asking.into_iter().for_each(|asking| {
-        core.tables
-            .with(now, asking, |binding, _| binding.life.limit(limits))
-    });
+    asking
+        .into_iter()
+        .for_each(|asking| core.tables.with(now, asking, |life, _| life.limit(limits)));
 }

@@ -96,6 +96,7 @@ fn resume(core: &mut Registry, now: Now, id: BindingId, mut record: Record) {
     let seat = tables.interfaces.seat_mut(&common.link, id);
     seat.into_iter().for_each(|seat| seat.was(presence));
     let mut cx = Cx {
+        own: &mut common,
         now,
         boot: &tables.boot,
         out: &mut tables.out,
@@ -107,15 +108,11 @@ fn resume(core: &mut Registry, now: Now, id: BindingId, mut record: Record) {
         departed: &tables.departed,
     };
     let life = match (state, same_boot) {
-        (RecordState::Bound, true) if !taken => {
-            Hold::resumed(&mut common, lease, unconfirmed, former, &mut cx)
-        }
-        (RecordState::Seeking, true) if !taken => Hold::seeking(&common, lease, former, &mut cx),
-        (RecordState::Seeking, _) => Release::forgotten(&mut common, lease, &mut cx),
+        (RecordState::Bound, true) if !taken => Hold::resumed(lease, unconfirmed, former, &mut cx),
+        (RecordState::Seeking, true) if !taken => Hold::seeking(lease, former, &mut cx),
+        (RecordState::Seeking, _) => Release::forgotten(lease, &mut cx),
         // No server keeps it for the container.
-        (RecordState::Bound, _) if !lease.source.is_asked() => {
-            Release::forgotten(&mut common, lease, &mut cx)
-        }
+        (RecordState::Bound, _) if !lease.source.is_asked() => Release::forgotten(lease, &mut cx),
         (RecordState::Bound, false) => {
             // No container can return before there is a daemon.
             let grace = match cut(Rule::RebootGrace) {
@@ -123,18 +120,18 @@ fn resume(core: &mut Registry, now: Now, id: BindingId, mut record: Record) {
                 false => core.config.reboot_grace,
             };
             let kept = now.boot + grace;
-            Release::recorded(&common, lease, Some(kept), true, now.boot)
+            Release::recorded(cx.own, lease, Some(kept), true, now.boot)
         }
         (RecordState::Bound | RecordState::Releasing | RecordState::Past, _) => {
             // A wall clock that went back across a reboot makes no wait longer than it was at first.
-            let longest = Duration::from_secs(common.profile.grace.unwrap_or(0).into());
+            let longest = Duration::from_secs(cx.own.profile.grace.unwrap_or(0).into());
             let kept = kept.map(|kept| (lease.start + kept).min(now.boot + longest));
-            Release::recorded(&common, lease, kept, !same_boot, now.boot)
+            Release::recorded(cx.own, lease, kept, !same_boot, now.boot)
         }
     };
     core.tables.insert(now, Binding::of(common, life));
     if was_set {
         core.tables
-            .with(now, id, |binding, cx| binding.on_wall_set(false, cx));
+            .with(now, id, |life, cx| life.on_wall_set(false, cx));
     }
 }

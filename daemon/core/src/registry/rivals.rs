@@ -10,7 +10,7 @@ use std::path::Path;
 use super::admission::{Admission, Admitted, Ready};
 use super::seek::Seeking;
 use super::tables::Tables;
-use crate::binding::{Binding, Leave, Life, Release, change};
+use crate::binding::{Binding, Hold, Leave, Life, Release, change};
 use crate::effect::{Answer, Failure};
 use crate::identity::{Identity, Lan};
 use crate::link::{Link, LinkCause, LinkView, Step, Target, directory_of};
@@ -59,7 +59,7 @@ pub(super) fn settle(
                     netns: add.place.netns().map(Path::to_owned),
                 });
             }
-            tables.with(now, rival, |binding, cx| binding.route_again(cx));
+            tables.with(now, rival, |life, cx| life.keeps(cx, Hold::route_again));
             // The rival waits for the ADD's interface, not for the one that disappeared.
             seeking.wait(tables, now, rival);
             return Admitted::Holds(Answer::leased(&lease, &add.profile.policy));
@@ -201,13 +201,13 @@ fn clear(
 
 /// Has a held binding stand back: if another takes over its identity, it only waits; else its lease is given back.
 fn displace(tables: &mut Tables, now: Now, rival: BindingId, identity: &Identity) {
-    tables.with(now, rival, |binding, cx| {
-        let why = if binding.identity.key() == identity.key() {
+    tables.with(now, rival, |life, cx| {
+        let why = if cx.own.identity.key() == identity.key() {
             Leave::Yielded
         } else {
             Leave::Displaced
         };
-        binding.give_back(why, cx);
+        life.give_back(why, cx);
     });
     if let Some(attachment) = tables.attachment(rival) {
         tables.bindings.vacate(&attachment, rival);

@@ -286,8 +286,8 @@ impl Seeking {
         let link = sighting.link();
         let view = sighting.view;
         self.wait_no_more(tables, id);
-        tables.with(now, id, |binding, cx| {
-            binding.holds(cx, |hold, common, cx| hold.move_in(common, link, &view, cx))
+        tables.with(now, id, |life, cx| {
+            life.holds(cx, |hold, cx| hold.move_in(link, &view, cx))
         });
         tables
             .interfaces
@@ -305,19 +305,18 @@ impl Seeking {
         tracing::warn!(attachment = %binding.attachment, mac = %binding.link.mac(), "no interface was found: giving the lease back");
         let went = self.awaited.remove(&id).and_then(|it| it.went);
         self.time(tables);
-        tables.with(now, id, |binding, cx| {
+        tables.with(now, id, |life, cx| {
             match went {
                 Some(event) => {
                     let wall = now.wall;
                     cx.out.note_alone(id, Event { wall, ..*event });
                 }
-                None => binding.note_lease(
-                    EventKind::OrphanFound,
-                    "no interface with its Ethernet address appeared",
-                    cx,
-                ),
+                None => life.keeps(cx, |hold, cx| {
+                    let cause = "no interface with its Ethernet address appeared";
+                    cx.note(EventKind::OrphanFound, &hold.last, cause);
+                }),
             }
-            binding.give_back(Leave::LinkGone, cx);
+            life.give_back(Leave::LinkGone, cx);
         });
     }
 }

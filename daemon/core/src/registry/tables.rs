@@ -8,7 +8,7 @@ use fastrand::Rng;
 use super::index::Index;
 use super::profiles::Profiles;
 use super::timers::Timers;
-use crate::binding::{Binding, Common, Cx, Release};
+use crate::binding::{Binding, Cx, Hold, Life, Release};
 use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
 use crate::effect::ExchangeId;
@@ -55,14 +55,10 @@ impl Tables {
     }
 
     /// Has a binding handle something, and keeps the tables in step.
-    pub(super) fn with(
-        &mut self,
-        now: Now,
-        id: BindingId,
-        f: impl FnOnce(&mut Binding, &mut Cx<'_>),
-    ) {
-        self.bindings.with(id, now.boot, |binding, holders| {
+    pub(super) fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Life, &mut Cx<'_>)) {
+        self.bindings.with(id, now.boot, |own, life, holders| {
             let mut cx = Cx {
+                own,
                 now,
                 boot: &self.boot,
                 out: &mut self.out,
@@ -73,7 +69,7 @@ impl Tables {
                 lans: &self.lans,
                 departed: &self.departed,
             };
-            f(binding, &mut cx);
+            f(life, &mut cx);
         });
     }
 
@@ -82,9 +78,9 @@ impl Tables {
         &mut self,
         now: Now,
         id: BindingId,
-        what: impl FnOnce(&mut Release, &mut Common, &mut Cx<'_>),
+        what: impl FnOnce(&mut Release, &mut Cx<'_>),
     ) {
-        self.with(now, id, |binding, cx| binding.gives_back(cx, what));
+        self.with(now, id, |life, cx| life.gives_back(cx, what));
     }
 
     /// Adds a binding.
@@ -97,7 +93,7 @@ impl Tables {
 
     /// Removes a binding that is closed.
     pub(super) fn remove(&mut self, now: Now, id: BindingId) {
-        self.with(now, id, |binding, cx| binding.close(cx));
+        self.with(now, id, |_, cx| cx.close());
         self.departs(now, id);
         let Some(binding) = self.bindings.remove(id) else {
             return;
@@ -141,7 +137,7 @@ impl Tables {
             let binding = self.bindings.get(id);
             if binding.is_some_and(|binding| binding.link.mac() != mac) {
                 let news = News::Ethernet(mac);
-                self.with(now, id, |binding, cx| binding.on_news(news, cx));
+                self.with(now, id, |life, cx| life.on_news(news, cx));
             }
         }
     }
@@ -149,7 +145,7 @@ impl Tables {
     /// Tells all bindings of an interface.
     pub(super) fn tell_all(&mut self, now: Now, at: At, news: News<'_>) {
         for id in self.interfaces.bindings(at.0, Some(at.1)) {
-            self.with(now, id, |binding, cx| binding.on_news(news.clone(), cx));
+            self.with(now, id, |life, cx| life.on_news(news.clone(), cx));
         }
     }
 
@@ -166,9 +162,7 @@ impl Tables {
         let binding = self.bindings.get(id);
         let is_inside = binding.is_some_and(Binding::is_inside);
         if is_inside {
-            self.with(now, id, |binding, cx| {
-                binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))
-            });
+            self.with(now, id, |life, cx| life.keeps(cx, Hold::vacate));
         }
         is_inside
     }
@@ -187,7 +181,10 @@ impl Tables {
         change(&mut profile);
         if profile != *binding.profile {
             let profile = self.profiles.share(profile);
-            self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
+            self.with(now, id, |life, cx| {
+                cx.own.profile = profile;
+                life.keeps(cx, |hold, _| hold.record_again());
+            });
         }
     }
 }

@@ -194,8 +194,8 @@ impl Audit {
             tables.interfaces.on_up(at, now.boot);
         }
         for id in held {
-            tables.with(now, id, |binding, cx| {
-                binding.on_news(News::Seen { view, back }, cx)
+            tables.with(now, id, |life, cx| {
+                life.on_news(News::Seen { view, back }, cx)
             });
         }
     }
@@ -235,8 +235,8 @@ impl Audit {
                 self.doubt(tables, id);
             }
             if is_gone || is_pathless && !outdated {
-                tables.with(now, id, |binding, cx| {
-                    binding.on_news(News::Gone(cause.clone()), cx)
+                tables.with(now, id, |life, cx| {
+                    life.on_news(News::Gone(cause.clone()), cx)
                 });
             }
         }

@@ -126,137 +126,10 @@ impl Common {
         self.guard.as_ref().and_then(|guard| guard.heard)
     }
 
-    /// Begins to watch the address that a REQUEST among `frames` asks for, and puts a probe before it. `asked`: the address,
-    /// and whether the client knows about a conflict over it. A conflict heard before this REQUEST does not count.
-    pub(in crate::binding) fn guard_request(
-        &mut self,
-        asked: Option<(Ipv4Addr, bool)>,
-        frames: &mut Vec<Vec<u8>>,
-        cx: &mut Cx<'_>,
-    ) {
-        let Some((address, taken)) = asked.filter(|_| self.detects()) else {
-            return;
-        };
-        // If another attachment has it, the window need not find that out.
-        if taken && self.heard_conflict().is_none() {
-            return;
-        }
-        if self.guards(address) && self.heard_conflict().is_some() == taken {
-            return;
-        }
-        let mut window = Window::optimistic(address, self.own_macs(), cx.now.boot);
-        if let WindowAction::Send(probe) = window.on_clock(cx.now.boot, cx.rng) {
-            frames.insert(0, probe);
-        }
-        self.close_guard(cx);
-        self.guard = Some(Guard::new(window, None));
-    }
-
-    /// Stops watching any address but this one.
-    pub(in crate::binding) fn guard_only(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
-        if !self.guards(address) {
-            self.close_guard(cx);
-        }
-    }
-
-    /// Leaves the sockets of the finished DHCP exchange to the window, which then hears everything about the address. If there
-    /// is no window, or its link is another one, they are closed.
-    pub(in crate::binding) fn hand_over(&mut self, cx: &mut Cx<'_>) {
-        let is_there = self.guard_link().is_some() && !self.lives_on_port() && !self.is_aside();
-        let goes_on =
-            |guard: &&mut Box<Guard>| is_there && guard.own.is_none() && guard.heard.is_none();
-        if let Some(guard) = self.guard.as_mut().filter(goes_on)
-            && let Some(sockets) = self
-                .exchange
-                .take_to_hear(Hears::About(guard.window.address()), cx.out)
-        {
-            (guard.exchange, guard.own) = (sockets, Some(cx.now.boot));
-        }
-        self.exchange.close(cx.out);
-    }
-
     /// Returns whether its sockets are on a port of the host's link. That port has the Ethernet address of the interface that
     /// is about to appear: two links with one address must not exist at once, and the window goes on at the interface.
     fn lives_on_port(&self) -> bool {
         self.link.is_port()
-    }
-
-    /// Watches a leased address from here on over the window's own sockets. `present`: it is on the interface. Claims heard
-    /// before it was leased are examined again.
-    pub(in crate::binding) fn guard_lease(
-        &mut self,
-        address: Ipv4Addr,
-        present: bool,
-        cx: &mut Cx<'_>,
-    ) {
-        if !self.detects() || self.lives_on_port() {
-            return self.close_guard(cx);
-        }
-        let own = Some(cx.now.boot + OFF_REPLY);
-        if !self.guards(address) || self.heard_conflict().is_some() {
-            self.close_guard(cx);
-            let window = if present {
-                Window::established
-            } else {
-                Window::optimistic
-            };
-            self.guard = Some(Guard::new(
-                window(address, self.own_macs(), cx.now.boot),
-                own,
-            ));
-        }
-        let Some(guard) = &mut self.guard else { return };
-        guard.own = own;
-        if present {
-            guard.window.appeared(cx.now.boot);
-        }
-    }
-
-    /// Asks once whether somebody has taken the address of a lease that was extended, over the sockets of that exchange if they are
-    /// on the right link.
-    pub(in crate::binding) fn guard_extended(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
-        let is_cut = cut(Rule::WatchExtended);
-        if is_cut || !self.detects() || self.lives_on_port() || self.guard.is_some() {
-            return;
-        }
-        let window = Window::extended(address, self.own_macs(), cx.now.boot);
-        let at = cx.now.boot + OFF_REPLY;
-        self.guard = Some(Guard::new(window, Some(at)));
-    }
-
-    /// Watches the leased address over the binding's next link, from the start.
-    pub(in crate::binding) fn guard_moved(&mut self, leased: Option<Ipv4Addr>, cx: &mut Cx<'_>) {
-        self.close_guard(cx);
-        let goes_on = !self.is_outside() && !cut(Rule::WatchMoved);
-        if let Some(address) = leased.filter(|_| goes_on) {
-            self.guard_lease(address, false, cx);
-        }
-    }
-
-    /// Probes for an address before it is used. To be followed by a watch.
-    pub(in crate::binding) fn guard_first(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
-        self.close_guard(cx);
-        let window = Window::strict(address, self.own_macs(), cx.now.boot, cx.rng);
-        // There cannot be two macvlans with one Ethernet address. The existing one hears who already has the address, but not
-        // who else is about to take it.
-        let own = (!self.is_aside()).then_some(cx.now.boot);
-        self.guard = Some(Guard::new(window, own));
-    }
-
-    /// Records that an address appeared on the binding's interface. Returns whether it is the one under watch: then a watch must
-    /// follow.
-    pub(in crate::binding) fn guard_on_address(
-        &mut self,
-        address: Ipv4Addr,
-        cx: &mut Cx<'_>,
-    ) -> bool {
-        let guard = self
-            .guard
-            .as_mut()
-            .filter(|guard| guard.window.address() == address);
-        guard
-            .map(|guard| guard.window.appeared(cx.now.boot))
-            .is_some()
     }
 
     /// Records that the leased address is not on the interface.
@@ -268,35 +141,6 @@ impl Common {
         {
             guard.window.disappeared();
         }
-    }
-
-    /// Announces an address that the daemon has put on its interface, if no window does so: there is no detection, or the
-    /// change came after the window had closed. Returns whether an announcement begins, to be followed by a watch.
-    pub(in crate::binding) fn announce(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
-        let begins = self.guard.is_none();
-        if begins {
-            let window = Window::announcing(address, self.own_macs(), cx.now.boot);
-            self.guard = Some(Guard::new(window, Some(cx.now.boot)));
-        }
-        begins
-    }
-
-    /// Announces the address of an interface that got another Ethernet address (`tuning` sets it when the address is already
-    /// on): the neighbours know the previous one, which may have been announced. Returns whether an announcement begins, to be
-    /// followed by a watch.
-    pub(in crate::binding) fn announce_moved(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
-        let Some(guard) = self
-            .guard
-            .as_mut()
-            .filter(|guard| guard.window.address() == address)
-        else {
-            return self.announce(address, cx);
-        };
-        guard.window.announce_again(cx.now.boot);
-        if guard.exchange.is_closed() {
-            guard.own = Some(cx.now.boot);
-        }
-        true
     }
 
     /// Records that the interface has another Ethernet address.
@@ -328,41 +172,10 @@ impl Common {
         }
     }
 
-    /// Stops watching, unless a DECLINE waits for the store.
-    pub(in crate::binding) fn let_guard_decline(&mut self, cx: &mut Cx<'_>) {
-        if self
-            .guard
-            .as_ref()
-            .is_some_and(|guard| guard.decline.is_none())
-        {
-            self.close_guard(cx);
-        }
-    }
-
     /// Records that a write begins which records the loss that a DECLINE waits for.
     pub(super) fn recording_loss(&mut self) {
         if let Some(guard) = &mut self.guard {
             guard.recording = guard.decline.is_some();
-        }
-    }
-
-    /// Sends the DECLINE that waited for this write: the store has recorded the loss, or has failed.
-    pub(super) fn loss_recorded(&mut self, cx: &mut Cx<'_>) {
-        if self.guard.as_ref().is_some_and(|guard| guard.recording) {
-            self.close_guard(cx);
-        }
-    }
-
-    /// Stops watching. A waiting DECLINE leaves now.
-    pub(in crate::binding) fn close_guard(&mut self, cx: &mut Cx<'_>) {
-        let decline = self.guard.as_mut().and_then(|guard| guard.decline.take());
-        if let Some((lease, frames)) = decline.map(|decline| *decline)
-            && is_unheld(self, "DECLINE", &lease, cx)
-        {
-            self.guard_send(frames, cx);
-        }
-        if let Some(mut guard) = self.guard.take() {
-            guard.exchange.close(cx.out);
         }
     }
 
@@ -379,49 +192,6 @@ impl Common {
         };
         let at = opens.into_iter().chain(due).min()?;
         Some((at, Why::Conflict))
-    }
-
-    /// Goes on as far as possible now. Returns what it found out; there may be more to find out.
-    pub(in crate::binding) fn watch(&mut self, client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
-        // A window that has heard a conflict is kept until somebody can act on it.
-        while let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) {
-            if !guard.claims.is_empty() {
-                return None;
-            }
-            let (can_send, opens) = guard.sends(&self.exchange);
-            if opens.is_some_and(|at| cx.now.boot >= at) {
-                return self.open_guard(cx);
-            }
-            if guard.control.is_some() {
-                match self.control_on_clock(can_send, client, cx) {
-                    ControlFlow::Continue(()) => continue,
-                    ControlFlow::Break(found) => return found,
-                }
-            }
-            if !can_send {
-                return None;
-            }
-            match guard.window.on_clock(cx.now.boot, cx.rng) {
-                WindowAction::Send(frame) => {
-                    self.guard_send(vec![frame], cx);
-                    self.ask_reach(cx);
-                }
-                // The stations of this host have already heard it.
-                WindowAction::Repeat(frame) => {
-                    self.guard_exchange()
-                        .send_over(frame, cx.interfaces.lower(&self.link), cx.out);
-                    self.ask_reach(cx);
-                }
-                WindowAction::Free => return Some(Found::Free),
-                WindowAction::Wait => return None,
-                WindowAction::Over => {
-                    let is_unreached = guard.reach.as_ref().is_some_and(|reach| reach.times() > 0);
-                    self.close_guard(cx);
-                    return is_unreached.then_some(Found::Unreached);
-                }
-            }
-        }
-        None
     }
 
     /// Returns whether this exchange is the window's own.
@@ -449,66 +219,12 @@ impl Common {
             .is_some_and(|guard| guard.exchange.opened(exchange))
     }
 
-    /// Opens the window's sockets again, a little later, unless a station claims the address or an ADD waits for probes.
-    fn reopens(&mut self, cx: &mut Cx<'_>) -> bool {
-        let waits = self.probes_first();
-        let Some(guard) = self.guard.as_mut().filter(|guard| {
-            guard.is_idle() && !guard.reopened && !(waits && guard.window.is_pending())
-        }) else {
-            return false;
-        };
-        guard.exchange.close(cx.out);
-        (guard.reopened, guard.own) = (true, Some(cx.now.boot + LINK_DOWN));
-        true
-    }
-
-    /// Goes on without sockets: holding a lease matters more than knowing that no other station uses it, unless an ADD waits for
-    /// exactly that. `is_lost`: the binding's own link is gone.
-    pub(in crate::binding) fn unwatch(
-        &mut self,
-        cause: LinkCause,
-        is_lost: bool,
-        cx: &mut Cx<'_>,
-    ) -> Option<Found> {
-        if cause == LinkCause::Down && !cut(Rule::WatchReopened) && self.reopens(cx) {
-            return None;
-        }
-        // If all claimants have answered for an address that nobody can have, nobody is known to use this one.
-        if !is_lost
-            && self.is_in_doubt()
-            && let Some(found) = self.believe_claim()
-        {
-            return Some(found);
-        }
-        self.close_guard(cx);
-        tracing::debug!(attachment = %self.attachment, %cause, "no sockets for conflict detection");
-        Some(Found::Unwatched(cause))
-    }
-
     /// Has the window ask whether anything reaches the container: an answer came only with the broadcast flag.
-    pub(in crate::binding) fn doubts_reach(&mut self, lease: &Lease) {
+    pub(crate) fn doubts_reach(&mut self, lease: &Lease) {
         let is_inside = self.link.in_netns().is_some();
         if let Some(guard) = self.guard.as_mut().filter(|_| is_inside) {
             guard.reach = Reach::of(lease).map(Box::new);
         }
-    }
-
-    /// Asks that, from the leased address, if it is in use.
-    fn ask_reach(&mut self, cx: &mut Cx<'_>) {
-        let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.is_in_use()) else {
-            return;
-        };
-        let (from, address) = (guard.window.from(), guard.window.address());
-        let Some(reach) = &mut guard.reach else {
-            return;
-        };
-        let frames = reach.ask(from, address);
-        self.guard_send(frames, cx);
-    }
-
-    /// Sends over the window's sockets, or over those of the DHCP exchange if it has none.
-    pub(in crate::binding) fn guard_send(&mut self, frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
-        self.guard_exchange().send(frames, cx.out);
     }
 
     fn guard_exchange(&self) -> &Exchange {
@@ -553,83 +269,379 @@ impl Common {
             self.identity.chaddr,
         ])
     }
+}
 
-    fn open_guard(&mut self, cx: &mut Cx<'_>) -> Option<Found> {
-        let Some(link) = self.guard_link().cloned() else {
+impl Cx<'_> {
+    /// Begins to watch the address that a REQUEST among `frames` asks for, and puts a probe before it. `asked`: the address,
+    /// and whether the client knows about a conflict over it. A conflict heard before this REQUEST does not count.
+    pub(in crate::binding) fn guard_request(
+        &mut self,
+        asked: Option<(Ipv4Addr, bool)>,
+        frames: &mut Vec<Vec<u8>>,
+    ) {
+        let Some((address, taken)) = asked.filter(|_| self.own.detects()) else {
+            return;
+        };
+        // If another attachment has it, the window need not find that out.
+        if taken && self.own.heard_conflict().is_none() {
+            return;
+        }
+        if self.own.guards(address) && self.own.heard_conflict().is_some() == taken {
+            return;
+        }
+        let mut window = Window::optimistic(address, self.own.own_macs(), self.now.boot);
+        if let WindowAction::Send(probe) = window.on_clock(self.now.boot, self.rng) {
+            frames.insert(0, probe);
+        }
+        self.close_guard();
+        self.own.guard = Some(Guard::new(window, None));
+    }
+
+    /// Stops watching any address but this one.
+    pub(in crate::binding) fn guard_only(&mut self, address: Ipv4Addr) {
+        if !self.own.guards(address) {
+            self.close_guard();
+        }
+    }
+
+    /// Leaves the sockets of the finished DHCP exchange to the window, which then hears everything about the address. If there
+    /// is no window, or its link is another one, they are closed.
+    pub(in crate::binding) fn hand_over(&mut self) {
+        let is_there =
+            self.own.guard_link().is_some() && !self.own.lives_on_port() && !self.own.is_aside();
+        let goes_on =
+            |guard: &&mut Box<Guard>| is_there && guard.own.is_none() && guard.heard.is_none();
+        if let Some(guard) = self.own.guard.as_mut().filter(goes_on)
+            && let Some(sockets) = self
+                .own
+                .exchange
+                .take_to_hear(Hears::About(guard.window.address()), self.out)
+        {
+            (guard.exchange, guard.own) = (sockets, Some(self.now.boot));
+        }
+        self.own.exchange.close(self.out);
+    }
+
+    /// Watches a leased address from here on over the window's own sockets. `present`: it is on the interface. Claims heard
+    /// before it was leased are examined again.
+    pub(in crate::binding) fn guard_lease(&mut self, address: Ipv4Addr, present: bool) {
+        if !self.own.detects() || self.own.lives_on_port() {
+            return self.close_guard();
+        }
+        let own = Some(self.now.boot + OFF_REPLY);
+        if !self.own.guards(address) || self.own.heard_conflict().is_some() {
+            self.close_guard();
+            let window = if present {
+                Window::established
+            } else {
+                Window::optimistic
+            };
+            self.own.guard = Some(Guard::new(
+                window(address, self.own.own_macs(), self.now.boot),
+                own,
+            ));
+        }
+        let Some(guard) = &mut self.own.guard else {
+            return;
+        };
+        guard.own = own;
+        if present {
+            guard.window.appeared(self.now.boot);
+        }
+    }
+
+    /// Asks once whether somebody has taken the address of a lease that was extended, over the sockets of that exchange if they are
+    /// on the right link.
+    pub(in crate::binding) fn guard_extended(&mut self, address: Ipv4Addr) {
+        let is_cut = cut(Rule::WatchExtended);
+        if is_cut || !self.own.detects() || self.own.lives_on_port() || self.own.guard.is_some() {
+            return;
+        }
+        let window = Window::extended(address, self.own.own_macs(), self.now.boot);
+        let at = self.now.boot + OFF_REPLY;
+        self.own.guard = Some(Guard::new(window, Some(at)));
+    }
+
+    /// Watches the leased address over the binding's next link, from the start.
+    pub(in crate::binding) fn guard_moved(&mut self, leased: Option<Ipv4Addr>) {
+        self.close_guard();
+        let goes_on = !self.own.is_outside() && !cut(Rule::WatchMoved);
+        if let Some(address) = leased.filter(|_| goes_on) {
+            self.guard_lease(address, false);
+        }
+    }
+
+    /// Probes for an address before it is used. To be followed by a watch.
+    pub(in crate::binding) fn guard_first(&mut self, address: Ipv4Addr) {
+        self.close_guard();
+        let window = Window::strict(address, self.own.own_macs(), self.now.boot, self.rng);
+        // There cannot be two macvlans with one Ethernet address. The existing one hears who already has the address, but not
+        // who else is about to take it.
+        let own = (!self.own.is_aside()).then_some(self.now.boot);
+        self.own.guard = Some(Guard::new(window, own));
+    }
+
+    /// Records that an address appeared on the binding's interface. Returns whether it is the one under watch: then a watch must
+    /// follow.
+    pub(in crate::binding) fn guard_on_address(&mut self, address: Ipv4Addr) -> bool {
+        let guard = self
+            .own
+            .guard
+            .as_mut()
+            .filter(|guard| guard.window.address() == address);
+        guard
+            .map(|guard| guard.window.appeared(self.now.boot))
+            .is_some()
+    }
+
+    /// Announces an address that the daemon has put on its interface, if no window does so: there is no detection, or the
+    /// change came after the window had closed. Returns whether an announcement begins, to be followed by a watch.
+    pub(in crate::binding) fn announce(&mut self, address: Ipv4Addr) -> bool {
+        let begins = self.own.guard.is_none();
+        if begins {
+            let window = Window::announcing(address, self.own.own_macs(), self.now.boot);
+            self.own.guard = Some(Guard::new(window, Some(self.now.boot)));
+        }
+        begins
+    }
+
+    /// Announces the address of an interface that got another Ethernet address (`tuning` sets it when the address is already
+    /// on): the neighbours know the previous one, which may have been announced. Returns whether an announcement begins, to be
+    /// followed by a watch.
+    pub(in crate::binding) fn announce_moved(&mut self, address: Ipv4Addr) -> bool {
+        let Some(guard) = self
+            .own
+            .guard
+            .as_mut()
+            .filter(|guard| guard.window.address() == address)
+        else {
+            return self.announce(address);
+        };
+        guard.window.announce_again(self.now.boot);
+        if guard.exchange.is_closed() {
+            guard.own = Some(self.now.boot);
+        }
+        true
+    }
+
+    /// Stops watching, unless a DECLINE waits for the store.
+    pub(in crate::binding) fn let_guard_decline(&mut self) {
+        if self
+            .own
+            .guard
+            .as_ref()
+            .is_some_and(|guard| guard.decline.is_none())
+        {
+            self.close_guard();
+        }
+    }
+
+    /// Sends the DECLINE that waited for this write: the store has recorded the loss, or has failed.
+    pub(super) fn loss_recorded(&mut self) {
+        if self.own.guard.as_ref().is_some_and(|guard| guard.recording) {
+            self.close_guard();
+        }
+    }
+
+    /// Stops watching. A waiting DECLINE leaves now.
+    pub(in crate::binding) fn close_guard(&mut self) {
+        let decline = self
+            .own
+            .guard
+            .as_mut()
+            .and_then(|guard| guard.decline.take());
+        if let Some((lease, frames)) = decline.map(|decline| *decline)
+            && is_unheld("DECLINE", &lease, self)
+        {
+            self.guard_send(frames);
+        }
+        if let Some(mut guard) = self.own.guard.take() {
+            guard.exchange.close(self.out);
+        }
+    }
+
+    /// Goes on as far as possible now. Returns what it found out; there may be more to find out.
+    pub(in crate::binding) fn watch(&mut self, client: &Client) -> Option<Found> {
+        // A window that has heard a conflict is kept until somebody can act on it.
+        while let Some(guard) = self
+            .own
+            .guard
+            .as_mut()
+            .filter(|guard| guard.heard.is_none())
+        {
+            if !guard.claims.is_empty() {
+                return None;
+            }
+            let (can_send, opens) = guard.sends(&self.own.exchange);
+            if opens.is_some_and(|at| self.now.boot >= at) {
+                return self.open_guard();
+            }
+            if guard.control.is_some() {
+                match self.control_on_clock(can_send, client) {
+                    ControlFlow::Continue(()) => continue,
+                    ControlFlow::Break(found) => return found,
+                }
+            }
+            if !can_send {
+                return None;
+            }
+            match guard.window.on_clock(self.now.boot, self.rng) {
+                WindowAction::Send(frame) => {
+                    self.guard_send(vec![frame]);
+                    self.ask_reach();
+                }
+                // The stations of this host have already heard it.
+                WindowAction::Repeat(frame) => {
+                    self.own.guard_exchange().send_over(
+                        frame,
+                        self.interfaces.lower(&self.own.link),
+                        self.out,
+                    );
+                    self.ask_reach();
+                }
+                WindowAction::Free => return Some(Found::Free),
+                WindowAction::Wait => return None,
+                WindowAction::Over => {
+                    let is_unreached = guard.reach.as_ref().is_some_and(|reach| reach.times() > 0);
+                    self.close_guard();
+                    return is_unreached.then_some(Found::Unreached);
+                }
+            }
+        }
+        None
+    }
+
+    /// Opens the window's sockets again, a little later, unless a station claims the address or an ADD waits for probes.
+    fn reopens(&mut self) -> bool {
+        let waits = self.own.probes_first();
+        let Some(guard) = self.own.guard.as_mut().filter(|guard| {
+            guard.is_idle() && !guard.reopened && !(waits && guard.window.is_pending())
+        }) else {
+            return false;
+        };
+        guard.exchange.close(self.out);
+        (guard.reopened, guard.own) = (true, Some(self.now.boot + LINK_DOWN));
+        true
+    }
+
+    /// Goes on without sockets: holding a lease matters more than knowing that no other station uses it, unless an ADD waits for
+    /// exactly that. `is_lost`: the binding's own link is gone.
+    pub(in crate::binding) fn unwatch(&mut self, cause: LinkCause, is_lost: bool) -> Option<Found> {
+        if cause == LinkCause::Down && !cut(Rule::WatchReopened) && self.reopens() {
+            return None;
+        }
+        // If all claimants have answered for an address that nobody can have, nobody is known to use this one.
+        if !is_lost
+            && self.own.is_in_doubt()
+            && let Some(found) = self.own.believe_claim()
+        {
+            return Some(found);
+        }
+        self.close_guard();
+        tracing::debug!(attachment = %self.own.attachment, %cause, "no sockets for conflict detection");
+        Some(Found::Unwatched(cause))
+    }
+
+    /// Asks that, from the leased address, if it is in use.
+    fn ask_reach(&mut self) {
+        let Some(guard) = self
+            .own
+            .guard
+            .as_mut()
+            .filter(|guard| guard.window.is_in_use())
+        else {
+            return;
+        };
+        let (from, address) = (guard.window.from(), guard.window.address());
+        let Some(reach) = &mut guard.reach else {
+            return;
+        };
+        let frames = reach.ask(from, address);
+        self.guard_send(frames);
+    }
+
+    /// Sends over the window's sockets, or over those of the DHCP exchange if it has none.
+    pub(in crate::binding) fn guard_send(&mut self, frames: Vec<Vec<u8>>) {
+        self.own.guard_exchange().send(frames, self.out);
+    }
+
+    fn open_guard(&mut self) -> Option<Found> {
+        let Some(link) = self.own.guard_link().cloned() else {
             return self.unwatch(
                 LinkCause::refused("use the parent link", "it is not known"),
                 false,
-                cx,
             );
         };
-        let Some(guard) = &mut self.guard else {
+        let Some(guard) = &mut self.own.guard else {
             return None;
         };
         let arp = Hears::About(guard.window.address());
-        let want = Sockets::new(self.identity.chaddr, arp);
+        let want = Sockets::new(self.own.identity.chaddr, arp);
         guard
             .exchange
-            .open(Owner::Binding(self.id), &link, want, cx.out);
+            .open(Owner::Binding(self.own.id), &link, want, self.out);
         None
     }
 
     /// Returns whether this is the Ethernet address of an interface that is about to disappear, and that had the address
     /// under watch before.
-    fn has_departed(&self, mac: Mac, cx: &Cx<'_>) -> bool {
-        let Some(address) = self.guard.as_ref().map(|guard| guard.window.address()) else {
+    fn has_departed(&self, mac: Mac) -> bool {
+        let Some(address) = self.own.guard.as_ref().map(|guard| guard.window.address()) else {
             return false;
         };
-        cx.departed
-            .had(&self.identity.lan, address, mac, cx.now.boot)
+        self.departed
+            .had(&self.own.identity.lan, address, mac, self.now.boot)
     }
 
     /// Handles an ARP packet. Returns what it reveals.
-    pub(in crate::binding) fn hear(
-        &mut self,
-        client: &Client,
-        arp: &Arp,
-        cx: &mut Cx<'_>,
-    ) -> Option<Found> {
+    pub(in crate::binding) fn hear(&mut self, client: &Client, arp: &Arp) -> Option<Found> {
         let answers = |reach: &mut Box<Reach>| reach.is_answered_by(arp);
-        if let Some(guard) = &mut self.guard {
+        if let Some(guard) = &mut self.own.guard {
             guard.reach.take_if(answers);
         }
-        if !self.detects() || self.has_departed(arp.sender_mac, cx) {
+        if !self.own.detects() || self.has_departed(arp.sender_mac) {
             return None;
         }
-        if self.is_of_proxy(arp, cx) {
+        if self.is_of_proxy(arp) {
             return None;
         }
-        let guard = self.guard.as_mut().filter(|guard| guard.heard.is_none())?;
-        if guard.window.is_claim(arp) && self.link.in_netns().is_some() {
-            self.ask_inside(arp, cx);
+        let guard = self
+            .own
+            .guard
+            .as_mut()
+            .filter(|guard| guard.heard.is_none())?;
+        if guard.window.is_claim(arp) && self.own.link.in_netns().is_some() {
+            self.ask_inside(arp);
             return None;
         }
-        self.count(client, arp, cx)
+        self.count(client, arp)
     }
 
     /// Handles an ARP packet that is none of the container's own. Returns what it reveals.
-    fn count(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> Option<Found> {
-        let guard = self.guard.as_mut().filter(|guard| guard.heard.is_none())?;
-        match guard.window.on_arp(cx.now.boot, arp) {
+    fn count(&mut self, client: &Client, arp: &Arp) -> Option<Found> {
+        let guard = self
+            .own
+            .guard
+            .as_mut()
+            .filter(|guard| guard.heard.is_none())?;
+        match guard.window.on_arp(self.now.boot, arp) {
             Heard::Nothing => None,
             Heard::Defend(frame) => {
-                tracing::warn!(attachment = %self.attachment, address = %arp.sender, by = %arp.sender_mac, "another station claims the address: defending it");
-                self.guard_send(vec![frame], cx);
+                tracing::warn!(attachment = %self.own.attachment, address = %arp.sender, by = %arp.sender_mac, "another station claims the address: defending it");
+                self.guard_send(vec![frame]);
                 None
             }
-            Heard::Conflict { by } => self.doubt(by, client, arp, cx),
+            Heard::Conflict { by } => self.doubt(by, client, arp),
         }
     }
 
     /// Notes for the operator that a station uses the address that the client has, or asks for.
-    pub(in crate::binding) fn note_conflict(&self, client: &Client, by: Mac, cx: &mut Cx<'_>) {
-        if let Some(lease) = client.claimed(cx.now.boot) {
+    pub(in crate::binding) fn note_conflict(&mut self, client: &Client, by: Mac) {
+        if let Some(lease) = client.claimed(self.now.boot) {
             self.note(
                 EventKind::Conflict,
                 lease,
                 format_args!("{by} uses the address"),
-                cx,
             );
         }
     }

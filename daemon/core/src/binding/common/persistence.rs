@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::binding::Cx;
 use crate::effect::{OpId, StoreCause};
-use crate::identity::Attachment;
 use crate::record::{BindingId, Change, Record, RecordState};
 use crate::source::Lease;
 use crate::time::Instant;
@@ -161,16 +160,14 @@ impl Persistence {
             (self.durable, self.lost) = (written, false);
         }
     }
+}
 
+impl Cx<'_> {
     /// Tries the failed write again after a growing pause.
-    pub(in crate::binding) fn try_later(
-        &mut self,
-        attachment: &Attachment,
-        cause: &StoreCause,
-        cx: &mut Cx<'_>,
-    ) {
-        let pause = self.backoff.pause(LONGEST_PAUSE, cx.rng);
-        tracing::warn!(%attachment, %cause, ?pause, "record not written: trying again");
-        (self.dirty, self.retry) = (true, Some(cx.now.boot + pause));
+    pub(in crate::binding) fn write_later(&mut self, cause: &StoreCause) {
+        let persistence = &mut self.own.persistence;
+        let pause = persistence.backoff.pause(LONGEST_PAUSE, self.rng);
+        tracing::warn!(attachment = %self.own.attachment, %cause, ?pause, "record not written: trying again");
+        (persistence.dirty, persistence.retry) = (true, Some(self.now.boot + pause));
     }
 }

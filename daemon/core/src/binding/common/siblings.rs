@@ -8,38 +8,32 @@
 
 use std::net::Ipv4Addr;
 
-use super::Common;
 use crate::binding::Cx;
 use crate::source::Client;
 use crate::wire::frame::Arp;
 
 /// Sends the client's message, and before it the probe for the address of a REQUEST.
-pub(in crate::binding) fn send(
-    common: &Common,
-    client: &Client,
-    mut frames: Vec<Vec<u8>>,
-    cx: &mut Cx<'_>,
-) {
-    let (lan, now) = (&common.identity.lan, cx.now.boot);
-    let parent = cx.interfaces.lower(&common.link);
-    let Some(parent) = parent.filter(|_| !common.profile.on_parent) else {
-        return common.exchange.send(frames, cx.out);
+pub(in crate::binding) fn send(client: &Client, mut frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
+    let (lan, now) = (&cx.own.identity.lan, cx.now.boot);
+    let parent = cx.interfaces.lower(&cx.own.link);
+    let Some(parent) = parent.filter(|_| !cx.own.profile.on_parent) else {
+        return cx.own.exchange.send(frames, cx.out);
     };
     let Some(message) = frames.pop() else { return };
-    common.exchange.send(frames, cx.out);
+    cx.own.exchange.send(frames, cx.out);
     let is_on_wire = if client.asks_first() {
-        let fits = |server| common.profile.client.servers.trusts(server);
+        let fits = |server| cx.own.profile.client.servers.trusts(server);
         cx.conflicts.are_on_wire(lan, fits, now)
     } else if let Some(server) = client.requests_first() {
         let is_on_wire = cx.conflicts.is_on_wire(lan, server, now);
         if is_on_wire.is_none() {
-            let question = Arp::request(common.link.mac(), Ipv4Addr::UNSPECIFIED, server).encode();
-            common.exchange.send_over(question, Some(parent), cx.out);
+            let question = Arp::request(cx.own.link.mac(), Ipv4Addr::UNSPECIFIED, server).encode();
+            cx.own.exchange.send_over(question, Some(parent), cx.out);
         }
         is_on_wire.unwrap_or_default()
     } else {
         false
     };
     let over = is_on_wire.then_some(parent);
-    common.exchange.send_over(message, over, cx.out);
+    cx.own.exchange.send_over(message, over, cx.out);
 }

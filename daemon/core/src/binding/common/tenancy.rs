@@ -13,8 +13,8 @@
 
 use std::net::Ipv4Addr;
 
+use crate::binding::Cx;
 use crate::binding::holders::{Basis, Claim, Tenant};
-use crate::binding::{Common, Cx};
 use crate::event::EventKind;
 use crate::source::{Client, Lease, Loss, Output, Verdict};
 use crate::time::Instant;
@@ -59,26 +59,21 @@ pub(in crate::binding) fn claim_of(client: &Client, now: Instant) -> Option<Clai
 }
 
 /// Returns who else has an address of the LAN.
-pub(in crate::binding) fn tenant(
-    common: &Common,
-    address: Ipv4Addr,
-    cx: &Cx<'_>,
-) -> Option<Tenant> {
+pub(in crate::binding) fn tenant(address: Ipv4Addr, cx: &Cx<'_>) -> Option<Tenant> {
     cx.holders
-        .tenant(&common.identity.lan, address, common.id, cx.now.boot)
+        .tenant(&cx.own.identity.lan, address, cx.own.id, cx.now.boot)
 }
 
 /// Returns the address of another holder that a server gives: an offer that is about to be requested, or a lease.
 /// `used`: the binding's own address.
 pub(in crate::binding) fn taken(
-    common: &Common,
     client: &Client,
     output: &Output,
     used: Option<Ipv4Addr>,
     cx: &Cx<'_>,
 ) -> Option<Taken> {
     let (lease, _) = given(client, output, used, cx.now.boot)?;
-    let tenant = tenant(common, lease.ip(), cx)?;
+    let tenant = tenant(lease.ip(), cx)?;
     let lease = lease.clone();
     Some(Taken { tenant, lease })
 }
@@ -100,23 +95,23 @@ pub(in crate::binding) fn given<'a>(
 }
 
 /// Reports that a server's address is another holder's; once for each server and holder.
-pub(in crate::binding) fn tell_taken(common: &mut Common, taken: &Taken, cx: &mut Cx<'_>) {
+pub(in crate::binding) fn tell_taken(taken: &Taken, cx: &mut Cx<'_>) {
     let Taken { tenant, lease } = taken;
-    let attachment = &common.attachment;
+    let attachment = &cx.own.attachment;
     let holder = &tenant.who;
     let cause = format!("not taken from server {}: {holder} has it", lease.server);
-    if common.warnings.is_new(&format!("{} {cause}", lease.ip())) {
+    if cx.own.warnings.is_new(&format!("{} {cause}", lease.ip())) {
         tracing::warn!(%attachment, address = %lease.ip(), server = %lease.server, %holder, "not taken: another attachment has it");
-        common.note(EventKind::AddressHeld, lease, cause, cx);
+        cx.note(EventKind::AddressHeld, lease, cause);
     }
 }
 
 /// Takes a DECLINE out of what a client sends, unless it may leave now: nobody else here has the address, and the LAN has not had its
 /// DECLINEs.
-pub(in crate::binding) fn limit_declines(common: &Common, output: &mut Output, cx: &mut Cx<'_>) {
+pub(in crate::binding) fn limit_declines(output: &mut Output, cx: &mut Cx<'_>) {
     if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &output.verdict {
-        let may = cx.conflicts.may_decline(&common.identity.lan, cx.now.boot)
-            && is_unheld(common, "DECLINE", lease, cx);
+        let may = cx.conflicts.may_decline(&cx.own.identity.lan, cx.now.boot)
+            && is_unheld("DECLINE", lease, cx);
         if !may {
             output.frames.clear();
         }
@@ -124,19 +119,14 @@ pub(in crate::binding) fn limit_declines(common: &Common, output: &mut Output, c
 }
 
 /// Returns whether nobody else here has a lease's address, so that `what`, a DECLINE or a RELEASE, may be sent.
-pub(in crate::binding) fn is_unheld(
-    common: &Common,
-    what: &str,
-    lease: &Lease,
-    cx: &mut Cx<'_>,
-) -> bool {
-    let Some(tenant) = tenant(common, lease.ip(), cx) else {
+pub(in crate::binding) fn is_unheld(what: &str, lease: &Lease, cx: &mut Cx<'_>) -> bool {
+    let Some(tenant) = tenant(lease.ip(), cx) else {
         return true;
     };
-    let attachment = &common.attachment;
+    let attachment = &cx.own.attachment;
     let holder = &tenant.who;
     tracing::info!(%attachment, address = %lease.ip(), %holder, "no {what}: another attachment has the address");
     let cause = format_args!("no {what} sent: {holder} has the address");
-    common.note(EventKind::AddressHeld, lease, cause, cx);
+    cx.note(EventKind::AddressHeld, lease, cause);
     false
 }

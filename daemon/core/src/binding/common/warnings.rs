@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use crate::binding::{Common, Cx, Report};
+use crate::binding::{Cx, Report};
 use crate::source::{Output, Verdict};
 use crate::wire::Mac;
 
@@ -25,12 +25,11 @@ impl Warnings {
 
 /// Counts what the client refused of an answer, or dropped from it, and reports it once, as it does what a server said with it.
 pub(in crate::binding) fn tell(
-    common: &mut Common,
     from: Option<(Option<Ipv4Addr>, Mac)>,
     output: &Output,
     cx: &mut Cx<'_>,
 ) {
-    let (attachment, warnings) = (&common.attachment, &mut common.warnings);
+    let (attachment, warnings) = (&cx.own.attachment, &mut cx.own.warnings);
     if let Some((from, mac)) = from {
         let from = from.map(tracing::field::display);
         if let Some(refused) = &output.refused {
@@ -50,10 +49,10 @@ pub(in crate::binding) fn tell(
         }
     }
     if let Some(said) = output.heard {
-        cx.out.report(common.id, Report::Heard(said));
+        cx.out.report(cx.own.id, Report::Heard(said));
     }
     if matches!(output.verdict, Some(Verdict::Lost(..))) {
-        common.warnings = Warnings::default();
+        cx.own.warnings = Warnings::default();
     }
 }
 

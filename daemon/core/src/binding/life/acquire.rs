@@ -109,11 +109,11 @@ impl Acquire {
     }
 
     /// Handles another station's use of the address. If the address is only requested so far, it is declined after its ACK.
-    fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
+    fn on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) -> Next {
         match self.phase {
-            Phase::Ask => self.signal(common, Signal::Conflict { by }, cx),
-            Phase::Probe => self.seek_another(common, Some(by), cx),
-            Phase::Fit => self.make_fit(common, cx),
+            Phase::Ask => self.signal(Signal::Conflict { by }, cx),
+            Phase::Probe => self.seek_another(Some(by), cx),
+            Phase::Fit => self.make_fit(cx),
             // The write must end first.
             Phase::Write => SAME,
             Phase::Queue | Phase::Forget { .. } | Phase::Over => SAME,
@@ -121,39 +121,34 @@ impl Acquire {
     }
 
     /// Looks for another lease, on the sockets that are already open if there are any.
-    fn seek(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        let signal = if common.exchange.can_send() {
+    fn seek(&mut self, cx: &mut Cx<'_>) -> Next {
+        let signal = if cx.own.exchange.can_send() {
             Signal::Opened
         } else {
             Signal::Clock
         };
-        self.signal(common, signal, cx)
+        self.signal(signal, cx)
     }
 
     /// Holds the lease back until its address has been probed for. The sockets stay open in case it must be given back.
-    fn probe_first(&mut self, common: &mut Common, lease: &Lease, cx: &mut Cx<'_>) -> Next {
+    fn probe_first(&mut self, lease: &Lease, cx: &mut Cx<'_>) -> Next {
         self.enter(Phase::Probe);
-        cx.out.report(common.id, Report::ExchangeOver);
-        common.guard_first(lease.ip(), cx);
-        self.watch(common, cx)
+        cx.out.report(cx.own.id, Report::ExchangeOver);
+        cx.guard_first(lease.ip());
+        self.watch(cx)
     }
 
     /// Goes on after every station that claims the address was found to claim every address, or can no longer be heard.
-    fn cleared(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+    fn cleared(&mut self, cx: &mut Cx<'_>) -> Next {
         match self.phase {
-            Phase::Probe => self.make_durable(common, cx),
-            Phase::Fit => self.make_fit(common, cx),
+            Phase::Probe => self.make_durable(cx),
+            Phase::Fit => self.make_fit(cx),
             Phase::Queue | Phase::Ask | Phase::Write | Phase::Forget { .. } | Phase::Over => SAME,
         }
     }
 
     /// Abandons the acquisition.
-    pub(in crate::binding) fn abort(
-        &mut self,
-        common: &mut Common,
-        abort: Abort,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    pub(in crate::binding) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) -> Next {
         let link_gone =
             matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
         let cancelled = matches!(abort, Abort::Because(Failure::Cancelled(_)));
@@ -164,7 +159,7 @@ impl Acquire {
             .is_none_or(|lease| self.quest.insists() == Some(lease.ip()));
         let runs_on = self.quest.adopts() && !link_gone && !cancelled && only_its_own;
         if let Abort::Because(failure) = abort {
-            cx.out.report(common.id, Report::Failed(failure));
+            cx.out.report(cx.own.id, Report::Failed(failure));
         }
         self.wanted = false;
         match self.phase {
@@ -174,26 +169,26 @@ impl Acquire {
                 cx.out
                     .counts
                     .settled(self.client.out().map(|form| (form, Fate::Unanswered)));
-                cx.out.report(common.id, Report::ExchangeOver);
+                cx.out.report(cx.own.id, Report::ExchangeOver);
                 match runs_on {
-                    true => common.close(cx),
-                    false if self.owes_unsaid(common, link_gone, cx) => {
-                        return self.give_back(common, link_gone, cx);
+                    true => cx.close(),
+                    false if self.owes_unsaid(link_gone, cx) => {
+                        return self.give_back(link_gone, cx);
                     }
-                    false => self.undo_exchange(common, cx),
+                    false => self.undo_exchange(cx),
                 }
-                cx.out.report(common.id, Report::Over);
+                cx.out.report(cx.own.id, Report::Over);
             }
             Phase::Write | Phase::Forget { .. } => {}
             // Nothing can be declined over a link that is gone.
-            Phase::Fit => match common.claim().filter(|_| !link_gone) {
-                Some((_, by)) => self.forget_won(common, Some(by), cx),
-                None => return self.give_back(common, link_gone, cx),
+            Phase::Fit => match cx.own.claim().filter(|_| !link_gone) {
+                Some((_, by)) => self.forget_won(Some(by), cx),
+                None => return self.give_back(link_gone, cx),
             },
         }
         // The answer waits for the macvlan's end, not for the store: what is left to send goes another way.
-        if self.phase.is_won() && common.is_aside() {
-            common.exchange.close(cx.out);
+        if self.phase.is_won() && cx.own.is_aside() {
+            cx.own.exchange.close(cx.out);
         }
         SAME
     }
@@ -205,11 +200,11 @@ impl Acquire {
     }
 
     /// Looks for a reason once it is time, if there is no offer by then.
-    fn survey(&mut self, common: &Common, cx: &mut Cx<'_>) {
+    fn survey(&mut self, cx: &mut Cx<'_>) {
         while self.survey_at().is_some_and(|at| cx.now.boot >= at) {
             match self.client.tally().requested {
                 Some(_) => self.reason = Reason::None,
-                None => self.reason.look(common, cx),
+                None => self.reason.look(cx),
             }
         }
     }
@@ -224,28 +219,28 @@ impl Acquire {
     ///
     /// The macvlan must be gone before the ADD is answered with a lease: Docker's own macvlan gets that address, and the kernel does
     /// not set two with the same address up (EADDRINUSE). If it cannot be made, or fails, the ADD goes on from the LAN's link.
-    fn go_aside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    fn go_aside(&mut self, cx: &mut Cx<'_>) {
         let asks = self.phase == Phase::Ask && self.client.retransmits(cx.now.boot);
-        if asks && common.go_aside(cx) {
-            tracing::debug!(attachment = %common.attachment, "no answer on the LAN's link: asking from a macvlan beside it");
+        if asks && cx.go_aside() {
+            tracing::debug!(attachment = %cx.own.attachment, "no answer on the LAN's link: asking from a macvlan beside it");
             self.client.reopens();
         }
     }
 
-    fn fail_link(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
-        let target = Target::Known(common.link.clone()).to_string();
-        self.abort(common, Abort::Because(Failure::Link { target, cause }), cx)
+    fn fail_link(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        let target = Target::Known(cx.own.link.clone()).to_string();
+        self.abort(Abort::Because(Failure::Link { target, cause }), cx)
     }
 }
 
 impl Living for Acquire {
-    fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
+    fn signal(&mut self, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
         if self.phase != Phase::Ask {
             return SAME;
         }
-        if common.exchange.is_closed()
+        if cx.own.exchange.is_closed()
             && self.client.is_to_discover(cx.now.boot)
-            && self.holds_back(common, cx)
+            && self.holds_back(cx)
         {
             return SAME;
         }
@@ -253,15 +248,15 @@ impl Living for Acquire {
         let mut output = self.client.handle(cx.now.boot, signal);
         cx.out.counts.settled(output.settled);
         if let Some(resort) = &mut self.resort {
-            let (lan, asks) = (&common.identity.lan, self.client.tally().discovers > 0);
+            let (lan, asks) = (&cx.own.identity.lan, self.client.tally().discovers > 0);
             resort.hear(lan, asks, output.heard.is_some(), cx);
         }
-        warnings::tell(common, from, &output, cx);
+        warnings::tell(from, &output, cx);
         self.pace.goes_on(output.settled, cx.now.boot);
-        if self.judge(common, &mut output, cx)? {
+        if self.judge(&mut output, cx)? {
             return SAME;
         }
-        tenancy::limit_declines(common, &mut output, cx);
+        tenancy::limit_declines(&mut output, cx);
         let asked = self.client.requesting();
         let Output {
             mut frames,
@@ -269,35 +264,29 @@ impl Living for Acquire {
             listen,
             ..
         } = output;
-        if !common.probes_first() {
-            common.guard_request(asked, &mut frames, cx);
+        if !cx.own.probes_first() {
+            cx.guard_request(asked, &mut frames);
         }
-        siblings::send(common, &self.client, frames, cx);
+        siblings::send(&self.client, frames, cx);
         match verdict {
-            Some(Verdict::Won(lease)) if common.probes_first() => {
-                self.probe_first(common, &lease, cx)
-            }
+            Some(Verdict::Won(lease)) if cx.own.probes_first() => self.probe_first(&lease, cx),
             // It is held back until it is known whether the station's claim counts. The sockets stay open.
-            Some(Verdict::Won(lease)) if common.doubts(lease.ip()) => {
+            Some(Verdict::Won(lease)) if cx.own.doubts(lease.ip()) => {
                 self.enter(Phase::Probe);
-                cx.out.report(common.id, Report::ExchangeOver);
+                cx.out.report(cx.own.id, Report::ExchangeOver);
                 SAME
             }
-            Some(Verdict::Won(_)) => self.make_durable(common, cx),
+            Some(Verdict::Won(_)) => self.make_durable(cx),
             Some(Verdict::Lost(lease, Loss::Conflict { by })) => {
-                self.declined(common, &lease, by, cx)?;
-                self.seek(common, cx)
+                self.declined(&lease, by, cx)?;
+                self.seek(cx)
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
-                common.open(
-                    Sockets::new(common.identity.chaddr, Hears::Answers),
-                    true,
-                    cx,
-                );
+                cx.open(Sockets::new(cx.own.identity.chaddr, Hears::Answers), true);
                 SAME
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => {
-                common.exchange.close(cx.out);
+                cx.own.exchange.close(cx.out);
                 SAME
             }
         }
@@ -361,36 +350,36 @@ impl Living for Acquire {
             .min_by_key(|(at, _)| *at)
     }
 
-    fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
+    fn record(&self, cx: &Cx<'_>) -> Option<Record> {
         let lease = self
             .client
             .lease()
-            .filter(|_| *common.persistence.wanted() != Want::Gone)?;
+            .filter(|_| *cx.own.persistence.wanted() != Want::Gone)?;
         let (taken_off, unconfirmed) = (self.taken_off, self.client.is_unconfirmed());
-        let former = common.former(cx.interfaces);
+        let former = cx.own.former(cx.interfaces);
         Some(Record {
             former,
             taken_off,
             unconfirmed,
-            ..common.record(lease, RecordState::Bound, cx)
+            ..cx.record(lease, RecordState::Bound)
         })
     }
 
-    fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        if let Some(lease) = self.take_trusted(common, cx) {
-            return self.trust(common, lease, cx);
+    fn on_clock(&mut self, cx: &mut Cx<'_>) -> Next {
+        if let Some(lease) = self.take_trusted(cx) {
+            return self.trust(lease, cx);
         }
         if cx.now.boot < self.limit || !self.is_limited() {
             if self.phase == Phase::Probe && self.has_ended(cx.now.boot) {
-                return self.seek_another(common, None, cx);
+                return self.seek_another(None, cx);
             }
             if self.falls_back(cx.now.boot)
                 && let Some(resort) = &mut self.resort
             {
-                resort.fall_back(&self.quest, common.id, &common.identity.lan, cx);
+                resort.fall_back(&self.quest, cx);
             }
-            self.survey(common, cx);
-            self.go_aside(common, cx);
+            self.survey(cx);
+            self.go_aside(cx);
             if self.falls_back(cx.now.boot)
                 && let Some(resort) = &mut self.resort
                 && resort.asks_once_more(cx.now.boot)
@@ -399,74 +388,68 @@ impl Living for Acquire {
             }
             // Its permit ends: whom a server ignores keeps no other from asking.
             if self.phase == Phase::Ask && self.client.retransmits(cx.now.boot) {
-                cx.out.report(common.id, Report::ExchangeOver);
+                cx.out.report(cx.own.id, Report::ExchangeOver);
             }
-            return self.signal(common, Signal::Clock, cx);
+            return self.signal(Signal::Clock, cx);
         }
-        let failure = match common
+        let failure = match cx
+            .own
             .claim()
             .filter(|_| matches!(self.phase, Phase::Probe | Phase::Fit))
         {
-            Some((address, by)) if self.misses.in_use(&common.identity.lan).is_none() => {
+            Some((address, by)) if self.misses.in_use(&cx.own.identity.lan).is_none() => {
                 Failure::Conflict { address, by }
             }
-            Some(_) | None => timed_out(self, &common.identity.lan, cx.now.boot),
+            Some(_) | None => timed_out(self, &cx.own.identity.lan, cx.now.boot),
         };
-        self.abort(common, Abort::Because(failure), cx)
+        self.abort(Abort::Because(failure), cx)
     }
 
     /// Fails the ADD at once if sockets cannot be had: its caller can do more about it than waiting can.
-    fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+    fn on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         match self.phase {
-            Phase::Ask if common.come_back() => {
-                tracing::info!(attachment = %common.attachment, %cause, "no macvlan to ask from beside the LAN's link");
+            Phase::Ask if cx.own.come_back() => {
+                tracing::info!(attachment = %cx.own.attachment, %cause, "no macvlan to ask from beside the LAN's link");
                 self.client.reopens();
-                self.signal(common, Signal::Clock, cx)
+                self.signal(Signal::Clock, cx)
             }
-            Phase::Ask => self.fail_link(common, cause, cx),
+            Phase::Ask => self.fail_link(cause, cx),
             // Its probes have no other sockets.
-            Phase::Probe if common.is_aside() && common.probes_first() => {
-                self.fail_link(common, cause, cx)
-            }
+            Phase::Probe if cx.own.is_aside() && cx.own.probes_first() => self.fail_link(cause, cx),
             _ => SAME,
         }
     }
 
-    fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
+    fn on_frame(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
         if let Frame::Arp(arp) = frame {
             self.reason.hear(arp);
         }
-        self.signal(common, frame.into(), cx)
+        self.signal(frame.into(), cx)
     }
 
-    fn on_persisted(
-        &mut self,
-        common: &mut Common,
-        result: Result<(), StoreCause>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    fn on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
         match self.phase {
-            Phase::Write => self.on_written(common, result, cx),
-            Phase::Forget { by } => self.forgot_won(common, result, by, cx),
+            Phase::Write => self.on_written(result, cx),
+            Phase::Forget { by } => self.forgot_won(result, by, cx),
             Phase::Queue | Phase::Ask | Phase::Probe | Phase::Fit | Phase::Over => SAME,
         }
     }
 
-    fn on_worked(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
-        self.on_sizing(common, outcome, cx)
+    fn on_worked(&mut self, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
+        self.on_sizing(outcome, cx)
     }
 
-    fn on_parted(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+    fn on_parted(&mut self, cx: &mut Cx<'_>) -> Next {
         match self.phase == Phase::Fit {
-            true => self.make_fit(common, cx),
+            true => self.make_fit(cx),
             false => SAME,
         }
     }
 
-    fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
+    fn on_news(&mut self, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
-            News::Gone(cause) => self.fail_link(common, cause, cx),
-            News::Free if self.phase == Phase::Fit => self.make_fit(common, cx),
+            News::Gone(cause) => self.fail_link(cause, cx),
+            News::Free if self.phase == Phase::Fit => self.make_fit(cx),
             // What the interface carries does not belong to this binding yet.
             News::Free
             | News::Down
@@ -477,33 +460,26 @@ impl Living for Acquire {
         }
     }
 
-    fn on_found(&mut self, common: &mut Common, found: Found, cx: &mut Cx<'_>) -> Next {
+    fn on_found(&mut self, found: Found, cx: &mut Cx<'_>) -> Next {
         match found {
             Found::Free => {
                 self.client.is_free();
                 match self.phase {
-                    Phase::Probe => self.make_durable(common, cx),
+                    Phase::Probe => self.make_durable(cx),
                     _ => SAME,
                 }
             }
             Found::Unreached => SAME,
-            Found::Unwatched(cause) if self.phase == Phase::Probe => {
-                self.fail_link(common, cause, cx)
-            }
-            Found::Cleared | Found::Unwatched(_) => self.cleared(common, cx),
+            Found::Unwatched(cause) if self.phase == Phase::Probe => self.fail_link(cause, cx),
+            Found::Cleared | Found::Unwatched(_) => self.cleared(cx),
             Found::Conflict { by } => {
-                common.note_conflict(&self.client, by, cx);
-                self.on_conflict(common, by, cx)
+                cx.note_conflict(&self.client, by);
+                self.on_conflict(by, cx)
             }
         }
     }
 
-    fn on_permit(
-        &mut self,
-        common: &mut Common,
-        sockets: Option<ExchangeId>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    fn on_permit(&mut self, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) -> Next {
         if self.phase != Phase::Queue {
             return SAME;
         }
@@ -511,7 +487,7 @@ impl Living for Acquire {
             sockets
                 .into_iter()
                 .for_each(|sockets| cx.out.close(sockets));
-            return self.hold_as_before(common, lease, cx);
+            return self.hold_as_before(lease, cx);
         }
         self.enter(Phase::Ask);
         self.queued = cx.now.boot.saturating_since(self.since);
@@ -522,14 +498,14 @@ impl Living for Acquire {
         self.since = cx.now.boot;
         let discovers = self.client.is_to_discover(cx.now.boot);
         match sockets {
-            None => self.signal(common, Signal::Clock, cx),
+            None => self.signal(Signal::Clock, cx),
             Some(sockets) => {
-                if discovers && self.holds_back(common, cx) {
+                if discovers && self.holds_back(cx) {
                     cx.out.close(sockets);
                     return SAME;
                 }
-                common.exchange.take(common.id, sockets, cx.out);
-                self.signal(common, Signal::Opened, cx)
+                cx.own.exchange.take(cx.own.id, sockets, cx.out);
+                self.signal(Signal::Opened, cx)
             }
         }
     }

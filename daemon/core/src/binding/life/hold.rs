@@ -106,11 +106,11 @@ impl Hold {
     }
 
     /// Tells the client whether servers can answer to the leased address. They cannot if it is not there. Messages to all servers may then leave over another link than a message to one server.
-    fn tell_addressed(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    fn tell_addressed(&mut self, cx: &mut Cx<'_>) {
         let broadcast = self.client.broadcasts();
-        self.client.set_addressed(self.is_addressed(common, cx));
-        if broadcast != self.client.broadcasts() && !common.exchange.is_closed() {
-            common.end_exchange(cx);
+        self.client.set_addressed(self.is_addressed(cx));
+        if broadcast != self.client.broadcasts() && !cx.own.exchange.is_closed() {
+            cx.end_exchange();
             self.client.begin_again(cx.now.boot);
         }
     }
@@ -125,8 +125,8 @@ impl Hold {
     }
 
     /// Returns whether servers can answer to the leased address.
-    fn is_addressed(&self, common: &Common, cx: &Cx<'_>) -> bool {
-        common.seat(cx.interfaces).is_some_and(Seat::is_addressed) && !common.is_pathless
+    fn is_addressed(&self, cx: &Cx<'_>) -> bool {
+        cx.own.seat(cx.interfaces).is_some_and(Seat::is_addressed) && !cx.own.is_pathless
     }
 }
 
@@ -147,26 +147,25 @@ impl Hold {
     }
 
     /// Extends the lease now, because another client was offered its address.
-    pub(crate) fn renew_early(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+    pub(crate) fn renew_early(&mut self, cx: &mut Cx<'_>) -> Next {
         self.client.renew_early(cx.now.boot);
-        self.signal(common, Signal::Clock, cx)
+        self.signal(Signal::Clock, cx)
     }
 
     /// Refuses an address that a server gives although another holder has it. `used`: the binding's own address. Returns the loss,
     /// if the server has replaced the lease with that address.
     fn refuses(
         &mut self,
-        common: &mut Common,
         output: &mut Output,
         used: Option<Ipv4Addr>,
         cx: &mut Cx<'_>,
     ) -> Option<Loss> {
-        let taken = tenancy::taken(common, &self.client, output, used, cx)?;
-        tenancy::tell_taken(common, &taken, cx);
+        let taken = tenancy::taken(&self.client, output, used, cx)?;
+        tenancy::tell_taken(&taken, cx);
         let pause = self.client.pause();
         output.replace(self.client.refuse(cx.now.boot, pause));
         cx.out
-            .report(common.id, Report::WantsRenewed(taken.tenant.id));
+            .report(cx.own.id, Report::WantsRenewed(taken.tenant.id));
         let server = taken.lease.server;
         let address = taken.lease.ip();
         used.map(|_| Loss::Misplaced { server, address })
@@ -174,28 +173,22 @@ impl Hold {
 
     /// Handles another station's use of the address. Once the store has recorded the loss, the DECLINE leaves over the
     /// sockets that heard it.
-    fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
+    fn on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) -> Next {
         let before = self.before();
         let mut output = self.client.handle(cx.now.boot, Signal::Conflict { by });
-        tenancy::limit_declines(common, &mut output, cx);
+        tenancy::limit_declines(&mut output, cx);
         let frames = std::mem::take(&mut output.frames);
         match &output.verdict {
             Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !cut(Rule::DeclineAfterStore) => {
-                common.decline_later((**lease).clone(), frames)
+                cx.own.decline_later((**lease).clone(), frames)
             }
-            _ => common.guard_send(frames, cx),
+            _ => cx.guard_send(frames),
         }
-        self.on_output(common, before, output, cx)
+        self.on_output(before, output, cx)
     }
 
     /// Handles the client's output, except for its frames.
-    fn on_output(
-        &mut self,
-        common: &mut Common,
-        before: HeldBefore,
-        output: Output,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    fn on_output(&mut self, before: HeldBefore, output: Output, cx: &mut Cx<'_>) -> Next {
         let Output {
             verdict,
             listen,
@@ -203,13 +196,11 @@ impl Hold {
             ..
         } = output;
         if anew {
-            common.end_exchange(cx);
+            cx.end_exchange();
         }
         match verdict {
-            Some(Verdict::Won(lease) | Verdict::Kept(lease)) => {
-                self.extended(common, before, lease, cx)
-            }
-            Some(Verdict::Lost(lease, loss)) => self.lose(common, &lease, &loss, cx),
+            Some(Verdict::Won(lease) | Verdict::Kept(lease)) => self.extended(before, lease, cx),
+            Some(Verdict::Lost(lease, loss)) => self.lose(&lease, &loss, cx),
             None => {}
         }
         self.after.sockets = Some(listen);
@@ -217,41 +208,35 @@ impl Hold {
     }
 
     /// Opens sockets, once there is a permit; for a lease that is extended or confirmed, once it has its turn.
-    fn open(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        if common.exchange.is_closed() && common.permit != Permit::Held {
-            if std::mem::replace(&mut common.permit, Permit::Asked) == Permit::None {
-                cx.out.report(common.id, Report::WantsPermit);
+    fn open(&mut self, cx: &mut Cx<'_>) {
+        if cx.own.exchange.is_closed() && cx.own.permit != Permit::Held {
+            if std::mem::replace(&mut cx.own.permit, Permit::Asked) == Permit::None {
+                cx.out.report(cx.own.id, Report::WantsPermit);
             }
             return;
         }
-        self.tell_addressed(common, cx);
+        self.tell_addressed(cx);
         let leased = self.client.lease().map(Lease::ip);
         let arp = leased.map_or(Hears::Answers, Hears::About);
         let want = Sockets {
-            chaddr: common.identity.chaddr,
+            chaddr: cx.own.identity.chaddr,
             arp,
             hold_port: leased
-                .filter(|_| common.presence(cx.interfaces).on_link() && !common.is_pathless),
+                .filter(|_| cx.own.presence(cx.interfaces).on_link() && !cx.own.is_pathless),
         };
-        common.open(want, self.client.broadcasts(), cx);
+        cx.open(want, self.client.broadcasts());
     }
 
     /// Goes on with a lease that was extended, or is new, and may be used.
-    fn extended(
-        &mut self,
-        common: &mut Common,
-        before: HeldBefore,
-        lease: Arc<Lease>,
-        cx: &mut Cx<'_>,
-    ) {
+    fn extended(&mut self, before: HeldBefore, lease: Arc<Lease>, cx: &mut Cx<'_>) {
         // The answer to a RENEW is no broadcast.
-        if before.state == StateName::Renewing && self.is_addressed(common, cx) {
+        if before.state == StateName::Renewing && self.is_addressed(cx) {
             self.rare
                 .iter_mut()
                 .for_each(|rare| rare.is_unreached = false);
         }
         let last = std::mem::replace(&mut self.last, lease.clone());
-        let attachment = &common.attachment;
+        let attachment = &cx.own.attachment;
         let was = last.address;
         let address = lease.address;
         let server = lease.server;
@@ -266,16 +251,16 @@ impl Hold {
             (true, false) => tracing::warn!(%attachment, %was, %address, %server, "lease changed"),
             (false, _) => tracing::warn!(%attachment, %was, %address, %server, "leased again"),
         }
-        let is_taken_off = common.presence(cx.interfaces).is_left();
+        let is_taken_off = cx.own.presence(cx.interfaces).is_left();
         if is_taken_off && (!had || was != address) {
-            tracing::warn!(attachment = %common.attachment, %address, "not put on the interface: the previous address was not there, and no ADD has come since");
+            tracing::warn!(attachment = %cx.own.attachment, %address, "not put on the interface: the previous address was not there, and no ADD has come since");
         }
-        let holding = self.holding(common);
-        let before_it = common.grant(&last);
-        match common.seat_mut(cx) {
+        let holding = self.holding(cx.own);
+        let before_it = cx.own.grant(&last);
+        match cx.own.seat_mut(cx.interfaces) {
             Some(seat) if had => seat.changed(&holding, &before_it),
             Some(seat) => seat.returned(&holding, &before_it),
-            None if common.profile.wants.is_found_later()
+            None if cx.own.profile.wants.is_found_later()
                 && !plan::same(&before_it, &holding.last) =>
             {
                 _ = self
@@ -287,62 +272,59 @@ impl Hold {
             None => {}
         }
         let (kind, cause) = extension(before.state, &last, &lease, is_taken_off);
-        common.note_with(Stake::Bound, kind, &lease, cause, cx);
+        cx.note_with(Stake::Bound, kind, &lease, cause);
         // A confirmed lease may now be on another network, where another station has its address (RFC 5227 §2.1).
         let confirmed = before.used == Some(lease.ip());
         if !confirmed || before.state == StateName::Rebooting {
-            common.guard_lease(lease.ip(), confirmed && self.is_addressed(common, cx), cx);
-        } else if self.is_addressed(common, cx) {
-            common.guard_extended(lease.ip(), cx);
+            cx.guard_lease(lease.ip(), confirmed && self.is_addressed(cx));
+        } else if self.is_addressed(cx) {
+            cx.guard_extended(lease.ip());
         }
         self.record_again();
         self.has_work();
     }
 
     /// Reports that only broadcasts reach the container. The lease is kept.
-    fn report_unreached(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    fn report_unreached(&mut self, cx: &mut Cx<'_>) {
         let Some(lease) = self.client.shared() else {
             return;
         };
         self.rare.get_or_insert_default().is_unreached = true;
-        let attachment = &common.attachment;
-        let lan = &common.identity.lan;
+        let attachment = &cx.own.attachment;
+        let lan = &cx.own.identity.lan;
         tracing::warn!(%attachment, %lan, address = %lease.address, UNREACHED);
-        common.note(EventKind::Unreachable, &lease, UNREACHED, cx);
+        cx.note(EventKind::Unreachable, &lease, UNREACHED);
     }
 
     /// Handles the loss of the lease.
-    fn lose(&mut self, common: &mut Common, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
-        tracing::warn!(attachment = %common.attachment, address = %lease.address, %loss, "lease lost: looking for another");
-        let seat = common.seat(cx.interfaces);
+    fn lose(&mut self, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
+        tracing::warn!(attachment = %cx.own.attachment, address = %lease.address, %loss, "lease lost: looking for another");
+        let seat = cx.own.seat(cx.interfaces);
         let was_used =
-            seat.is_some_and(|seat| seat.may_carry(lease.ip().into(), &common.grant(&self.last)));
+            seat.is_some_and(|seat| seat.may_carry(lease.ip().into(), &cx.own.grant(&self.last)));
         let taken = was_used && matches!(loss, Loss::Conflict { .. });
-        common.let_guard_decline(cx);
+        cx.let_guard_decline();
         match loss {
             Loss::Expired { reason } => {
                 let reason = reason
                     .as_ref()
                     .map(|reason| format!(": {reason}"))
                     .unwrap_or_default();
-                common.note(
+                cx.note(
                     EventKind::Expired,
                     lease,
                     format_args!("no server had extended it{reason}"),
-                    cx,
                 );
             }
-            Loss::Nak { .. } | Loss::Misplaced { .. } => {
-                common.note(EventKind::Lost, lease, loss, cx)
-            }
-            Loss::Conflict { by } => _ = decline::declined(common, lease, *by, cx),
+            Loss::Nak { .. } | Loss::Misplaced { .. } => cx.note(EventKind::Lost, lease, loss),
+            Loss::Conflict { by } => _ = decline::declined(lease, *by, cx),
         }
-        common.end_exchange(cx);
-        common.persistence.lost();
-        self.leaves_lost(common, lease, taken, cx);
+        cx.end_exchange();
+        cx.own.persistence.lost();
+        self.leaves_lost(lease, taken, cx);
         if !matches!(loss, Loss::Expired { .. }) {
             let now = cx.now.boot;
-            let work = common.seat_mut(cx).and_then(Seat::work_mut);
+            let work = cx.own.seat_mut(cx.interfaces).and_then(Seat::work_mut);
             work.into_iter().for_each(|work| work.await_note(now));
         }
         self.record_again();
@@ -351,46 +333,46 @@ impl Hold {
 }
 
 impl Living for Hold {
-    fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
+    fn signal(&mut self, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
         let before = self.before();
         let from = signal.sender();
-        self.tell_addressed(common, cx);
+        self.tell_addressed(cx);
         let mut output = self.client.handle(cx.now.boot, signal);
-        warnings::tell(common, from, &output, cx);
+        warnings::tell(from, &output, cx);
         count(&output, cx);
-        let loss = self.refuses(common, &mut output, before.used, cx);
+        let loss = self.refuses(&mut output, before.used, cx);
         let asked = self.client.requesting();
         let last = self.last.clone();
-        common.guard_request(asked, &mut output.frames, cx);
-        tenancy::limit_declines(common, &mut output, cx);
-        common
+        cx.guard_request(asked, &mut output.frames);
+        tenancy::limit_declines(&mut output, cx);
+        cx.own
             .exchange
             .send(std::mem::take(&mut output.frames), cx.out);
         if let Some(loss) = loss {
             output.listen = false;
-            self.lose(common, &last, &loss, cx);
+            self.lose(&last, &loss, cx);
         }
-        self.on_output(common, before, output, cx)
+        self.on_output(before, output, cx)
     }
 
-    fn settle(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    fn settle(&mut self, cx: &mut Cx<'_>) {
         while self.after.record || self.after.work {
             if std::mem::take(&mut self.after.record) {
-                let replaces = common.persistence.take_replaced();
-                self.persist(common, Want::Bound { replaces }, cx);
+                let replaces = cx.own.persistence.take_replaced();
+                self.persist(Want::Bound { replaces }, cx);
             }
             if std::mem::take(&mut self.after.work) {
-                self.work(common, cx);
+                self.work(cx);
             }
         }
-        let work = common.seat(cx.interfaces).and_then(Seat::work);
+        let work = cx.own.seat(cx.interfaces).and_then(Seat::work);
         if std::mem::take(&mut self.after.note) && work.is_some_and(|work| !work.busy()) {
             self.after.record = true;
-            return self.settle(common, cx);
+            return self.settle(cx);
         }
         match self.after.sockets.take() {
-            Some(true) => self.open(common, cx),
-            Some(false) => common.end_exchange(cx),
+            Some(true) => self.open(cx),
+            Some(false) => cx.end_exchange(),
             None => {}
         }
     }
@@ -432,109 +414,99 @@ impl Living for Hold {
         next.map(|(at, timer)| (at, Why::Dhcp(timer)))
     }
 
-    fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
+    fn record(&self, cx: &Cx<'_>) -> Option<Record> {
         let record = match self.client.lease() {
-            Some(lease) => common.record(lease, RecordState::Bound, cx),
-            None => common.record(&self.last, RecordState::Seeking, cx),
+            Some(lease) => cx.record(lease, RecordState::Bound),
+            None => cx.record(&self.last, RecordState::Seeking),
         };
         Some(Record {
-            former: common.former(cx.interfaces).or_else(|| self.carried()),
+            former: cx.own.former(cx.interfaces).or_else(|| self.carried()),
             unconfirmed: self.client.is_unconfirmed(),
             ..record
         })
     }
 
     /// Leaves a namespace that was not seen to the registry, which knows whether others are seen.
-    fn is_lost(&self, common: &Common, cause: &LinkCause, cx: &mut Cx<'_>) -> bool {
+    fn is_lost(&self, cause: &LinkCause, cx: &mut Cx<'_>) -> bool {
         if cause.is_unseen() {
-            cx.out.report(common.id, Report::WantsLook);
+            cx.out.report(cx.own.id, Report::WantsLook);
         }
         cause.is_gone() && !cause.is_unseen()
     }
 
-    fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.signal(common, Signal::Clock, cx)
+    fn on_clock(&mut self, cx: &mut Cx<'_>) -> Next {
+        self.signal(Signal::Clock, cx)
     }
 
-    fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
-        if self.is_lost(common, &cause, cx) {
-            return self.on_gone(common, cause, cx);
+    fn on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        if self.is_lost(&cause, cx) {
+            return self.on_gone(cause, cx);
         }
         match cause.is_unseen() {
             true => {
-                tracing::debug!(attachment = %common.attachment, %cause, "no sockets: trying again later")
+                tracing::debug!(attachment = %cx.own.attachment, %cause, "no sockets: trying again later")
             }
             false => {
-                tracing::warn!(attachment = %common.attachment, %cause, "no sockets: trying again later")
+                tracing::warn!(attachment = %cx.own.attachment, %cause, "no sockets: trying again later")
             }
         }
-        self.signal(common, Signal::Unopened, cx)
+        self.signal(Signal::Unopened, cx)
     }
 
-    fn on_no_line(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
-        self.on_unopened(common, LinkCause::refused("use the parent link", cause), cx)
+    fn on_no_line(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        self.on_unopened(LinkCause::refused("use the parent link", cause), cx)
     }
 
     /// Goes on with what the store already holds, even after a failed write.
-    fn on_persisted(
-        &mut self,
-        common: &mut Common,
-        result: Result<(), StoreCause>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    fn on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
         if let Err(cause) = result {
-            common.persistence.try_later(&common.attachment, &cause, cx);
+            cx.write_later(&cause);
         }
         self.has_work();
         SAME
     }
 
-    fn on_worked(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
-        self.on_looked_or_changed(common, outcome, cx)
+    fn on_worked(&mut self, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
+        self.on_looked_or_changed(outcome, cx)
     }
 
-    fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
+    fn on_news(&mut self, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
-            News::Gone(cause) => return self.on_gone(common, cause, cx),
-            News::Down => self.on_down(common, cx),
+            News::Gone(cause) => return self.on_gone(cause, cx),
+            News::Down => self.on_down(cx),
             News::Free => self.has_work(),
-            News::CarrierBack(lost) => self.on_carrier_back(common, lost, cx),
+            News::CarrierBack(lost) => self.on_carrier_back(lost, cx),
             News::Ethernet(mac) => self.client.set_station(mac),
             News::AddressAdded(address) => {
-                if self.expected_address(common, cx.interfaces) == Some(address) {
-                    self.on_address(common, true, cx);
+                if self.expected_address(cx.own, cx.interfaces) == Some(address) {
+                    self.on_address(true, cx);
                 }
-                return self.on_address_added(common, address, cx);
+                return self.on_address_added(address, cx);
             }
-            News::Seen { view, back } => return self.on_seen(common, view, back, cx),
+            News::Seen { view, back } => return self.on_seen(view, back, cx),
         }
         SAME
     }
 
-    fn on_found(&mut self, common: &mut Common, found: Found, cx: &mut Cx<'_>) -> Next {
+    fn on_found(&mut self, found: Found, cx: &mut Cx<'_>) -> Next {
         match found {
             Found::Free => self.client.is_free(),
             Found::Cleared | Found::Unwatched(_) => {}
-            Found::Unreached => self.report_unreached(common, cx),
+            Found::Unreached => self.report_unreached(cx),
             Found::Conflict { by } => {
-                common.note_conflict(&self.client, by, cx);
-                return self.on_conflict(common, by, cx);
+                cx.note_conflict(&self.client, by);
+                return self.on_conflict(by, cx);
             }
         }
         SAME
     }
 
-    fn on_permit(
-        &mut self,
-        common: &mut Common,
-        _sockets: Option<ExchangeId>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        if common.permit != Permit::Asked {
+    fn on_permit(&mut self, _sockets: Option<ExchangeId>, cx: &mut Cx<'_>) -> Next {
+        if cx.own.permit != Permit::Asked {
             return SAME;
         }
-        common.permit = Permit::Held;
-        self.signal(common, Signal::Clock, cx)
+        cx.own.permit = Permit::Held;
+        self.signal(Signal::Clock, cx)
     }
 }
 

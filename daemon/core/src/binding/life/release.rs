@@ -206,32 +206,32 @@ impl Release {
 
     /// Returns the life of a binding that held no lease when its boot ended: nothing is owed, only its record must be
     /// removed.
-    pub(crate) fn forgotten(common: &mut Common, last: Lease, cx: &mut Cx<'_>) -> Life {
+    pub(crate) fn forgotten(last: Lease, cx: &mut Cx<'_>) -> Life {
         let mut release = Box::new(Self::new(last, Owed::Nothing, Leave::LinkGone));
-        release.forget(common, cx);
+        release.forget(cx);
         Life::Releasing(release)
     }
 
-    pub(in crate::binding) fn begun(self, common: &mut Common, cx: &mut Cx<'_>) -> Life {
+    pub(in crate::binding) fn begun(self, cx: &mut Cx<'_>) -> Life {
         let mut release = Box::new(self);
-        release.begin(common, cx);
+        release.begin(cx);
         Life::Releasing(release)
     }
 
     /// Handles a DEL for a lease that is already being given back: a release that waits is tried at once. One that waited for
     /// its container after a reboot is from now on kept like any other after its DEL.
-    pub(in crate::binding) fn hurry(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let kept = common.grace_from(cx.now.boot);
+    pub(in crate::binding) fn hurry(&mut self, cx: &mut Cx<'_>) {
+        let kept = cx.own.grace_from(cx.now.boot);
         let del_answered = std::mem::replace(&mut self.del_answered, false);
         match self.stage {
             ReleaseStage::Waiting(_) => {
                 self.stage = ReleaseStage::Marking;
                 self.kept = kept.filter(|_| self.owed == Owed::Leased);
-                self.persist(common, Want::Releasing, cx);
+                self.persist(Want::Releasing, cx);
             }
-            _ if del_answered => self.answer_del(common, cx),
+            _ if del_answered => self.answer_del(cx),
             // The store may take it by now.
-            ReleaseStage::Marking | ReleaseStage::Forgetting => self.write(common, cx),
+            ReleaseStage::Marking | ReleaseStage::Forgetting => self.write(cx),
             ReleaseStage::Paused { .. }
             | ReleaseStage::Queued(_)
             | ReleaseStage::Finding(_)
@@ -243,77 +243,77 @@ impl Release {
     }
 
     /// Has the record of a lease that waits to be given back written again; a release under way is soon over.
-    pub(in crate::binding) fn record_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn record_again(&mut self, cx: &mut Cx<'_>) {
         if self.del_answered && matches!(self.stage, ReleaseStage::Waiting(_)) {
-            self.persist(common, Want::Releasing, cx);
+            self.persist(Want::Releasing, cx);
         }
     }
 
     /// Gives a kept lease back at once.
-    pub(crate) fn end_grace(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(crate) fn end_grace(&mut self, cx: &mut Cx<'_>) {
         let waits = self.waits_until().is_some();
         self.kept = None;
         if waits {
             self.stage = ReleaseStage::Waiting(cx.now.boot);
-            self.go_on(common, cx);
+            self.go_on(cx);
         }
     }
 
     /// Gives a kept lease back at once, though its identity may have returned: the client takes no other address, and its
     /// server does not confirm this one, since it recognises clients by their Ethernet addresses.
-    pub(crate) fn make_way(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        self.end_grace(common, cx);
+    pub(crate) fn make_way(&mut self, cx: &mut Cx<'_>) {
+        self.end_grace(cx);
         if matches!(self.stage, ReleaseStage::Paused { marked: true }) && self.owed == Owed::Leased
         {
-            self.queue(common, cx);
+            self.queue(cx);
         }
     }
 
-    fn begin(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    fn begin(&mut self, cx: &mut Cx<'_>) {
         if self.why == Leave::Undone {
-            self.answer_del(common, cx);
-            return self.forget(common, cx);
+            self.answer_del(cx);
+            return self.forget(cx);
         }
         if self.owed.is_nothing() {
-            return self.forget(common, cx);
+            return self.forget(cx);
         }
         if self.why == Leave::Yielded {
             self.stage = ReleaseStage::Paused { marked: false };
             return;
         }
-        self.persist(common, Want::Releasing, cx);
+        self.persist(Want::Releasing, cx);
     }
 
     /// Does what is due by the clock.
-    fn go_on(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    fn go_on(&mut self, cx: &mut Cx<'_>) {
         let over = self.lease.expired(cx.now.boot);
         if self.answer_by.is_some_and(|at| cx.now.boot >= at) {
-            self.answer_del(common, cx);
+            self.answer_del(cx);
         }
         match &mut self.stage {
             ReleaseStage::Marking | ReleaseStage::Forgetting => {}
             // Its identity has returned, and asks for it by itself.
-            ReleaseStage::Paused { .. } if over => self.forget(common, cx),
+            ReleaseStage::Paused { .. } if over => self.forget(cx),
             _ if over => {
-                tracing::info!(attachment = %common.attachment, address = %self.lease.address, "lease ended before it could be released");
+                tracing::info!(attachment = %cx.own.attachment, address = %self.lease.address, "lease ended before it could be released");
                 let cause = match self.kept {
                     Some(_) => "was kept for its container until it ended",
                     None => "ended before it could be given back",
                 };
                 if !self.owed.is_nothing() {
-                    common.note(EventKind::Expired, &self.lease, cause, cx);
+                    cx.note(EventKind::Expired, &self.lease, cause);
                 }
-                self.forget(common, cx);
+                self.forget(cx);
             }
-            ReleaseStage::Waiting(at) if cx.now.boot >= *at => self.try_release(common, cx),
-            ReleaseStage::Queued(Some(at)) if cx.now.boot >= *at => self.go(common, cx),
+            ReleaseStage::Waiting(at) if cx.now.boot >= *at => self.try_release(cx),
+            ReleaseStage::Queued(Some(at)) if cx.now.boot >= *at => self.go(cx),
             ReleaseStage::Asking(question) => {
                 let action = question.on_clock(cx.now.boot, true);
-                self.asked(common, action, cx);
+                self.asked(action, cx);
             }
             ReleaseStage::Sending(sending) => {
                 let action = sending.on_clock(cx.now.boot);
-                self.act(common, action, cx);
+                self.act(action, cx);
             }
             ReleaseStage::Paused { .. }
             | ReleaseStage::Waiting(_)
@@ -325,21 +325,21 @@ impl Release {
     }
 
     /// Goes on once the store has recorded it.
-    fn noted(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    fn noted(&mut self, cx: &mut Cx<'_>) {
         match self.stage {
             ReleaseStage::Marking => {
                 self.answer_by = Some(cx.now.boot + COMES_FIRST);
                 self.stage = ReleaseStage::Waiting(self.kept.unwrap_or(cx.now.boot));
                 // Docker waits for no more than that.
                 if self.kept.is_some() || self.why == Leave::Released {
-                    self.answer_del(common, cx);
+                    self.answer_del(cx);
                 }
                 // The store may have taken longer than the lease lasts.
-                self.go_on(common, cx);
+                self.go_on(cx);
             }
             ReleaseStage::Forgetting => {
-                self.answer_del(common, cx);
-                cx.out.report(common.id, Report::Over);
+                self.answer_del(cx);
+                cx.out.report(cx.own.id, Report::Over);
             }
             ReleaseStage::Paused { .. }
             | ReleaseStage::Waiting(_)
@@ -353,10 +353,10 @@ impl Release {
     }
 
     /// Handles a write that failed: it is tried again. A DEL that waits for it fails; the next finds the release under way.
-    fn not_noted(&mut self, common: &mut Common, cause: StoreCause, cx: &mut Cx<'_>) {
-        common.persistence.try_later(&common.attachment, &cause, cx);
+    fn not_noted(&mut self, cause: StoreCause, cx: &mut Cx<'_>) {
+        cx.write_later(&cause);
         if !self.del_answered {
-            cx.out.report(common.id, Report::NotGivenBack(cause));
+            cx.out.report(cx.own.id, Report::NotGivenBack(cause));
         }
     }
 
@@ -374,31 +374,31 @@ impl Release {
                 || common.attachment.is_named_by(&common.identity.client_id))
     }
 
-    fn is_held_over(&self, common: &Common, cx: &Cx<'_>) -> bool {
+    fn is_held_over(&self, cx: &Cx<'_>) -> bool {
         let own = self.standing(cx.now.boot).claim.map(|claim| claim.address);
-        common.is_held_over(own, cx)
+        cx.is_held_over(own)
     }
 
-    fn answer_del(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    fn answer_del(&mut self, cx: &mut Cx<'_>) {
         if !std::mem::replace(&mut self.del_answered, true) {
-            cx.out.report(common.id, Report::GivenBack);
+            cx.out.report(cx.own.id, Report::GivenBack);
         }
     }
 
     /// Ends without telling the server.
-    pub(in crate::binding) fn end_unsaid(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn end_unsaid(&mut self, cx: &mut Cx<'_>) {
         (self.owed, self.good) = (Owed::Nothing, false);
-        self.forget(common, cx);
+        self.forget(cx);
     }
 
-    fn forget(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        common.exchange.close(cx.out);
+    fn forget(&mut self, cx: &mut Cx<'_>) {
+        cx.own.exchange.close(cx.out);
         if let ReleaseStage::Finding(op) | ReleaseStage::Leaving(op) =
             std::mem::replace(&mut self.stage, ReleaseStage::Forgetting)
         {
             cx.out.forget(op);
         }
-        self.persist(common, Want::Gone, cx);
+        self.persist(Want::Gone, cx);
     }
 }
 
@@ -460,9 +460,9 @@ impl Living for Release {
             .min_by_key(|(at, _)| *at)
     }
 
-    fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
-        let state = match common.persistence.wanted() {
-            Want::Gone if !self.is_to_remember(common) => return None,
+    fn record(&self, cx: &Cx<'_>) -> Option<Record> {
+        let state = match cx.own.persistence.wanted() {
+            Want::Gone if !self.is_to_remember(cx.own) => return None,
             Want::Gone => RecordState::Past,
             Want::Bound { .. } => RecordState::Bound,
             Want::Releasing | Want::AsIs => RecordState::Releasing,
@@ -472,65 +472,55 @@ impl Living for Release {
             .map(|kept| kept.saturating_since(self.lease.start));
         Some(Record {
             kept,
-            ..common.record(&self.lease, state, cx)
+            ..cx.record(&self.lease, state)
         })
     }
 
     /// The successor's write removes this record; a later write would bring it back.
-    fn may_write(&self, common: &Common, cx: &Cx<'_>) -> bool {
-        *common.persistence.wanted() == Want::Gone || !self.is_held_over(common, cx)
+    fn may_write(&self, cx: &Cx<'_>) -> bool {
+        *cx.own.persistence.wanted() == Want::Gone || !self.is_held_over(cx)
     }
 
-    fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.go_on(common, cx);
+    fn on_clock(&mut self, cx: &mut Cx<'_>) -> Next {
+        self.go_on(cx);
         SAME
     }
 
-    fn on_opened(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.begin_asking(common, cx);
+    fn on_opened(&mut self, cx: &mut Cx<'_>) -> Next {
+        self.begin_asking(cx);
         SAME
     }
 
-    fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
-        self.no_way(common, cause, cx);
+    fn on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        self.no_way(cause, cx);
         SAME
     }
 
-    fn on_line(
-        &mut self,
-        common: &mut Common,
-        result: Result<LinkView, LinkCause>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        self.on_parent(common, result, cx);
+    fn on_line(&mut self, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) -> Next {
+        self.on_parent(result, cx);
         SAME
     }
 
-    fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
-        self.take_in(common, frame, cx);
+    fn on_frame(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
+        self.take_in(frame, cx);
         SAME
     }
 
-    fn on_persisted(
-        &mut self,
-        common: &mut Common,
-        result: Result<(), StoreCause>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    fn on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
         match result {
-            Ok(()) => self.noted(common, cx),
-            Err(cause) => self.not_noted(common, cause, cx),
+            Ok(()) => self.noted(cx),
+            Err(cause) => self.not_noted(cause, cx),
         }
         SAME
     }
 
-    fn on_worked(&mut self, _common: &mut Common, _outcome: Outcome, _cx: &mut Cx<'_>) -> Next {
+    fn on_worked(&mut self, _outcome: Outcome, _cx: &mut Cx<'_>) -> Next {
         SAME
     }
 
-    fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
+    fn on_news(&mut self, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
-            News::Gone(_) => self.lose_link(common, cx),
+            News::Gone(_) => self.lose_link(cx),
             // What it carries no longer belongs to this binding.
             News::Down | News::Free | News::CarrierBack(_) => {}
             News::Ethernet(_) | News::AddressAdded(_) | News::Seen { .. } => {}
@@ -538,7 +528,7 @@ impl Living for Release {
         SAME
     }
 
-    fn on_found(&mut self, _common: &mut Common, _found: Found, _cx: &mut Cx<'_>) -> Next {
+    fn on_found(&mut self, _found: Found, _cx: &mut Cx<'_>) -> Next {
         SAME
     }
 }

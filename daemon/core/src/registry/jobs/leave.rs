@@ -126,7 +126,7 @@ fn give_back(core: &mut Registry, now: Now, id: BindingId, why: Leave) {
         .into_iter()
         .for_each(|lan| core.tables.lans.has_room(&lan));
     core.tables
-        .with(now, id, |binding, cx| binding.give_back(why, cx));
+        .with(now, id, |life, cx| life.give_back(why, cx));
     if why == Leave::Released {
         core.tables.bindings.vacate(&attachment, id);
         core.seeking.wait_no_more(&mut core.tables, id);

@@ -80,7 +80,7 @@ impl Renewal {
         core.time_call(id, now.boot + LIMIT + Extensions::longest(asked.len()));
         for of in asked {
             core.tables
-                .with(now, of, |binding, cx| binding.holds(cx, Hold::renew_early));
+                .with(now, of, |life, cx| life.holds(cx, Hold::renew_early));
         }
         job.goes_on()
     }

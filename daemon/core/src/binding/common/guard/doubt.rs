@@ -29,39 +29,6 @@ impl Common {
             .is_some_and(|guard| guard.control.is_some() || !guard.claims.is_empty())
     }
 
-    /// Asks the container's namespace which links it has. The claim counts only if its sender is none of them.
-    pub(super) fn ask_inside(&mut self, claim: &Arp, cx: &mut Cx<'_>) {
-        let Some(guard) = &mut self.guard else { return };
-        if guard.claims.is_empty() {
-            cx.out.list_inside(self.id, self.link.clone());
-        }
-        let is_known = |known: &Arp| known.sender_mac == claim.sender_mac;
-        if guard.claims.len() < question::MOST && !guard.claims.iter().any(is_known) {
-            guard.claims.push(*claim);
-        }
-    }
-
-    /// Goes on once it is known which links the container's namespace has, or cannot be.
-    pub(in crate::binding) fn heard_inside(
-        &mut self,
-        client: &Client,
-        macs: Result<Vec<Mac>, LinkCause>,
-        cx: &mut Cx<'_>,
-    ) -> Option<Found> {
-        let guard = self.guard.as_mut()?;
-        let claims = std::mem::take(&mut guard.claims);
-        guard.window.disregard(macs.unwrap_or_default());
-        for claim in &claims {
-            if let Some(found) = self.count(client, claim, cx) {
-                return Some(found);
-            }
-        }
-        if claims.is_empty() || self.is_in_doubt() {
-            return None;
-        }
-        self.let_go()
-    }
-
     /// Returns whether the claim in doubt is to this address.
     pub(in crate::binding) fn doubts(&self, address: Ipv4Addr) -> bool {
         self.is_in_doubt() && self.guards(address)
@@ -76,60 +43,6 @@ impl Common {
         Some((guard.window.address(), by))
     }
 
-    /// Goes on with the control when it is time. `Break` if it waits, or has found something out.
-    pub(super) fn control_on_clock(
-        &mut self,
-        can_send: bool,
-        client: &Client,
-        cx: &mut Cx<'_>,
-    ) -> ControlFlow<Option<Found>> {
-        let Some(control) = self.guard.as_mut().and_then(|guard| guard.control.as_mut()) else {
-            return ControlFlow::Continue(());
-        };
-        let found = match control.on_clock(cx.now.boot, can_send) {
-            QuestionAction::Ask(frames) => {
-                self.guard_send(frames, cx);
-                None
-            }
-            QuestionAction::Wait => return ControlFlow::Break(None),
-            QuestionAction::Over if control.by().is_some() => self.believe_claim(),
-            QuestionAction::Over => self.clear(client, cx),
-        };
-        match found {
-            Some(found) => ControlFlow::Break(Some(found)),
-            None => ControlFlow::Continue(()),
-        }
-    }
-
-    /// Handles a claim. The first one begins a control.
-    pub(super) fn doubt(
-        &mut self,
-        by: Mac,
-        client: &Client,
-        arp: &Arp,
-        cx: &mut Cx<'_>,
-    ) -> Option<Found> {
-        let guard = self.guard.as_mut()?;
-        if let Some(control) = &mut guard.control {
-            control.claims(by);
-            return None;
-        }
-        let attachment = &self.attachment;
-        let address = guard.window.address();
-        let Some(lease) = client
-            .claimed(cx.now.boot)
-            .filter(|lease| lease.ip() == address && !cut(Rule::ProxyControl))
-        else {
-            guard.heard = Some(by);
-            return Some(Found::Conflict { by });
-        };
-        let control = question::control(lease.address, lease.server, cx.rng);
-        tracing::info!(%attachment, %address, %by, claim = ?arp.op, %control, "another station claims the address: asking for one that nobody can have");
-        let question = Question::of_claim(by, control, guard.window.from(), cx.now.boot);
-        guard.control = Some(Box::new(question));
-        self.watch(client, cx)
-    }
-
     /// Acts on a claim: the control is over, or impossible.
     pub(super) fn believe_claim(&mut self) -> Option<Found> {
         let (_, by) = self.claim()?;
@@ -140,10 +53,108 @@ impl Common {
         Some(Found::Conflict { by })
     }
 
+    /// Goes on after it became known that no claim counts. A strict window goes on to the end of its probes.
+    fn let_go(&self) -> Option<Found> {
+        let is_over = |guard: &&Guard| !guard.window.is_pending();
+        self.guard
+            .as_deref()
+            .filter(is_over)
+            .map(|_| Found::Cleared)
+    }
+}
+
+impl Cx<'_> {
+    /// Asks the container's namespace which links it has. The claim counts only if its sender is none of them.
+    pub(super) fn ask_inside(&mut self, claim: &Arp) {
+        let Some(guard) = &mut self.own.guard else {
+            return;
+        };
+        if guard.claims.is_empty() {
+            self.out.list_inside(self.own.id, self.own.link.clone());
+        }
+        let is_known = |known: &Arp| known.sender_mac == claim.sender_mac;
+        if guard.claims.len() < question::MOST && !guard.claims.iter().any(is_known) {
+            guard.claims.push(*claim);
+        }
+    }
+
+    /// Goes on once it is known which links the container's namespace has, or cannot be.
+    pub(in crate::binding) fn heard_inside(
+        &mut self,
+        client: &Client,
+        macs: Result<Vec<Mac>, LinkCause>,
+    ) -> Option<Found> {
+        let guard = self.own.guard.as_mut()?;
+        let claims = std::mem::take(&mut guard.claims);
+        guard.window.disregard(macs.unwrap_or_default());
+        for claim in &claims {
+            if let Some(found) = self.count(client, claim) {
+                return Some(found);
+            }
+        }
+        if claims.is_empty() || self.own.is_in_doubt() {
+            return None;
+        }
+        self.own.let_go()
+    }
+
+    /// Goes on with the control when it is time. `Break` if it waits, or has found something out.
+    pub(super) fn control_on_clock(
+        &mut self,
+        can_send: bool,
+        client: &Client,
+    ) -> ControlFlow<Option<Found>> {
+        let Some(control) = self
+            .own
+            .guard
+            .as_mut()
+            .and_then(|guard| guard.control.as_mut())
+        else {
+            return ControlFlow::Continue(());
+        };
+        let found = match control.on_clock(self.now.boot, can_send) {
+            QuestionAction::Ask(frames) => {
+                self.guard_send(frames);
+                None
+            }
+            QuestionAction::Wait => return ControlFlow::Break(None),
+            QuestionAction::Over if control.by().is_some() => self.own.believe_claim(),
+            QuestionAction::Over => self.clear(client),
+        };
+        match found {
+            Some(found) => ControlFlow::Break(Some(found)),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Handles a claim. The first one begins a control.
+    pub(super) fn doubt(&mut self, by: Mac, client: &Client, arp: &Arp) -> Option<Found> {
+        let guard = self.own.guard.as_mut()?;
+        if let Some(control) = &mut guard.control {
+            control.claims(by);
+            return None;
+        }
+        let attachment = &self.own.attachment;
+        let address = guard.window.address();
+        let Some(lease) = client
+            .claimed(self.now.boot)
+            .filter(|lease| lease.ip() == address && !cut(Rule::ProxyControl))
+        else {
+            guard.heard = Some(by);
+            return Some(Found::Conflict { by });
+        };
+        let control = question::control(lease.address, lease.server, self.rng);
+        tracing::info!(%attachment, %address, %by, claim = ?arp.op, %control, "another station claims the address: asking for one that nobody can have");
+        let question = Question::of_claim(by, control, guard.window.from(), self.now.boot);
+        guard.control = Some(Box::new(question));
+        self.watch(client)
+    }
+
     /// Returns whether an ARP packet that claims the address under watch comes from a station that claims every address.
     /// Also records answers to a control.
-    pub(super) fn is_of_proxy(&mut self, arp: &Arp, cx: &Cx<'_>) -> bool {
+    pub(super) fn is_of_proxy(&mut self, arp: &Arp) -> bool {
         let Some(guard) = self
+            .own
             .guard
             .as_mut()
             .filter(|guard| guard.window.is_of_another(arp))
@@ -153,37 +164,28 @@ impl Common {
         if let Some(control) = &mut guard.control {
             control.on_arp(arp);
         }
-        let lan = &self.identity.lan;
+        let lan = &self.own.identity.lan;
         arp.sender == guard.window.address()
-            && cx.conflicts.is_proxy(lan, arp.sender_mac, cx.now.boot)
+            && self.conflicts.is_proxy(lan, arp.sender_mac, self.now.boot)
     }
 
     /// Goes on after every station that claims the address was found to claim every address.
-    fn clear(&mut self, client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
-        let guard = self.guard.as_mut()?;
+    fn clear(&mut self, client: &Client) -> Option<Found> {
+        let guard = self.own.guard.as_mut()?;
         let question = guard.control.take()?;
         let control = question.control()?;
         let address = guard.window.address();
-        let lan = self.identity.lan.clone();
+        let lan = self.own.identity.lan.clone();
         for by in question.claimants() {
-            tracing::warn!(attachment = %self.attachment, %lan, %address, %by, %control, "a station answers for an address that nobody can have: its claims are ignored");
-            cx.conflicts.answers_for_all(&lan, *by, cx.now.boot);
-            if let Some(lease) = client.claimed(cx.now.boot) {
+            tracing::warn!(attachment = %self.own.attachment, %lan, %address, %by, %control, "a station answers for an address that nobody can have: its claims are ignored");
+            self.conflicts.answers_for_all(&lan, *by, self.now.boot);
+            if let Some(lease) = client.claimed(self.now.boot) {
                 let cause = format_args!(
                     "{by} claims {address}, and answered for {control} too, which nobody can have: its claims are ignored"
                 );
-                self.note(EventKind::DetectionOff, lease, cause, cx);
+                self.note(EventKind::DetectionOff, lease, cause);
             }
         }
-        self.let_go()
-    }
-
-    /// Goes on after it became known that no claim counts. A strict window goes on to the end of its probes.
-    fn let_go(&self) -> Option<Found> {
-        let is_over = |guard: &&Guard| !guard.window.is_pending();
-        self.guard
-            .as_deref()
-            .filter(is_over)
-            .map(|_| Found::Cleared)
+        self.own.let_go()
     }
 }

@@ -14,7 +14,6 @@ use super::Phase;
 use crate::binding::{Cx, Quest, Report};
 use crate::identity::Lan;
 use crate::range::{Fallback, NoAddress, RangeAddress};
-use crate::record::BindingId;
 use crate::source::{Lease, RECEIVE_WINDOW};
 use crate::time::Instant;
 
@@ -103,11 +102,13 @@ impl Resort {
     }
 
     /// Wishes for an address, now that this is due.
-    pub(super) fn fall_back(&mut self, quest: &Quest, id: BindingId, lan: &Lan, cx: &mut Cx<'_>) {
+    pub(super) fn fall_back(&mut self, quest: &Quest, cx: &mut Cx<'_>) {
         match &mut self.awaits {
             // Its turn may take long, but servers are there: it waits anew.
-            Awaits::Permit(since) if cx.lans.heard_since(lan, *since) => *since = cx.now.boot,
-            Awaits::Permit(_) | Awaits::LastAnswer { .. } => self.wish(quest, id, cx),
+            Awaits::Permit(since) if cx.lans.heard_since(&cx.own.identity.lan, *since) => {
+                *since = cx.now.boot
+            }
+            Awaits::Permit(_) | Awaits::LastAnswer { .. } => self.wish(quest, cx),
             Awaits::Answer(_) | Awaits::Address { .. } => {}
         }
     }
@@ -122,14 +123,14 @@ impl Resort {
     }
 
     /// Wishes for an address that nobody is known to use.
-    fn wish(&mut self, quest: &Quest, id: BindingId, cx: &mut Cx<'_>) {
+    fn wish(&mut self, quest: &Quest, cx: &mut Cx<'_>) {
         self.awaits = Awaits::Address { none: None };
         let limits = quest.add.limits.iter();
         let reserved = limits.flat_map(|limits| &limits.reserved);
         let used = self.used.iter().chain(reserved).copied().collect();
         let (fallback, last) = (Box::new(self.fallback.clone()), self.last);
         cx.out.report(
-            id,
+            cx.own.id,
             Report::FallsBack {
                 fallback,
                 used,
@@ -139,17 +140,11 @@ impl Resort {
     }
 
     /// Wishes for another address: a station uses this one. Returns false after too many.
-    pub(super) fn wish_again(
-        &mut self,
-        used: Ipv4Addr,
-        quest: &Quest,
-        id: BindingId,
-        cx: &mut Cx<'_>,
-    ) -> bool {
+    pub(super) fn wish_again(&mut self, used: Ipv4Addr, quest: &Quest, cx: &mut Cx<'_>) -> bool {
         self.used.insert(used);
         let goes_on = self.used.len() < MOST;
         if goes_on {
-            self.wish(quest, id, cx);
+            self.wish(quest, cx);
         }
         goes_on
     }

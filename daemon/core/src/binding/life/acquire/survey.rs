@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::binding::{Common, Cx, Quest};
+use crate::binding::{Cx, Quest};
 use crate::silence::{AHEAD, LastServer, Silence, Survey};
 use crate::time::Instant;
 use crate::wire::frame::Arp;
@@ -50,11 +50,11 @@ impl Reason {
     }
 
     /// Counts frames, or looks for a reason, now that this is due.
-    pub(super) fn look(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        let (lan, link) = (&common.identity.lan, &common.link);
+    pub(super) fn look(&mut self, cx: &mut Cx<'_>) {
+        let (lan, link) = (&cx.own.identity.lan, &cx.own.link);
         let Self::Counted(before) = *self else {
             *self = Self::Counted(None);
-            return cx.out.survey(common.id, link.clone(), lan, true);
+            return cx.out.survey(cx.own.id, link.clone(), lan, true);
         };
         let server = cx.lans.last_server(lan).map(|address| LastServer {
             address,
@@ -63,10 +63,10 @@ impl Reason {
         });
         if let Some(server) = server {
             let asks = Arp::request(link.mac(), Ipv4Addr::UNSPECIFIED, server.address);
-            common.exchange.send(vec![asks.encode()], cx.out);
+            cx.own.exchange.send(vec![asks.encode()], cx.out);
         }
         *self = Self::LookedFor { before, server };
-        cx.out.survey(common.id, link.clone(), lan, false);
+        cx.out.survey(cx.own.id, link.clone(), lan, false);
     }
 
     /// Records that a station sent an ARP packet: it may be the LAN's last server.

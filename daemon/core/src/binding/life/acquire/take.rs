@@ -13,7 +13,7 @@ use super::fallback;
 use super::judge::{Cause, Ruling};
 use super::{Abort, Acquire, Phase};
 use crate::binding::common::tenancy::{self, Taken};
-use crate::binding::{Common, Cx, Life, Living, Next, Report, SAME};
+use crate::binding::{Cx, Life, Living, Next, Report, SAME};
 use crate::conflict::PROBING;
 use crate::effect::Failure;
 use crate::grant::policy::{Detection, Policy};
@@ -41,7 +41,6 @@ impl Acquire {
     /// Carries out the ruling on an offer or a lease. Returns whether the ADD has failed as a result.
     pub(super) fn judge(
         &mut self,
-        common: &mut Common,
         output: &mut Output,
         cx: &mut Cx<'_>,
     ) -> ControlFlow<Life, bool> {
@@ -50,15 +49,15 @@ impl Acquire {
         if let Some(missed) = output.missed.take() {
             let unwanted = matches!(missed.miss, Miss::Unwanted { .. });
             if matches!(missed.miss, Miss::Nak { .. }) {
-                self.spoils(common, missed.address, cx);
+                self.spoils(missed.address, cx);
             }
             ruling = self.misses.missed(&self.quest, missed);
             let fails = matches!(ruling, Ruling::Fail(_));
-            if !fails && self.unblocks(common, cx) {
+            if !fails && self.unblocks(cx) {
                 ruling = Ruling::Refuse(SETTLES);
             } else if !fails
                 && unwanted
-                && let Some(patience) = common.profile.wants.patience
+                && let Some(patience) = cx.own.profile.wants.patience
             {
                 // Docker creates one endpoint after the other.
                 self.limit = self.limit.min(self.quest.began + patience).max(now);
@@ -66,7 +65,7 @@ impl Acquire {
         }
         if let Some((lease, granted)) = tenancy::given(&self.client, output, None, now) {
             let lease = lease.clone();
-            (ruling, asks) = (self.rule(common, &lease, granted, cx), !granted);
+            (ruling, asks) = (self.rule(&lease, granted, cx), !granted);
             if granted && matches!(ruling, Ruling::GoOn) {
                 self.limit = self.limit.max(self.quest.whole_limit());
             }
@@ -78,40 +77,34 @@ impl Acquire {
                 if asks {
                     self.client.refuse(now, Duration::ZERO);
                 }
-                self.abort(common, Abort::Because(failure), cx)?;
+                self.abort(Abort::Because(failure), cx)?;
                 return Continue(true);
             }
         }
         Continue(false)
     }
 
-    fn rule(
-        &mut self,
-        common: &mut Common,
-        lease: &Lease,
-        granted: bool,
-        cx: &mut Cx<'_>,
-    ) -> Ruling {
+    fn rule(&mut self, lease: &Lease, granted: bool, cx: &mut Cx<'_>) -> Ruling {
         let address = lease.ip();
         let unfit = self.quest.unfit(address);
         if let Some(why) = unfit {
-            tracing::warn!(attachment = %common.attachment, %address, server = %lease.server, %why, "not taken");
+            tracing::warn!(attachment = %cx.own.attachment, %address, server = %lease.server, %why, "not taken");
         }
         let counts = unfit.is_none() && !cut(Rule::HeldOffer);
-        let tenant = tenancy::tenant(common, address, cx).filter(|_| counts);
+        let tenant = tenancy::tenant(address, cx).filter(|_| counts);
         let held = tenant.as_ref().map(|tenant| Cause::Held {
             holder: tenant.who.clone(),
-            shared: Some(tenant.chaddr).filter(|chaddr| *chaddr == common.identity.chaddr),
+            shared: Some(tenant.chaddr).filter(|chaddr| *chaddr == cx.own.identity.chaddr),
         });
-        let probed = common.probes_first().then(|| cx.now.boot + PROBING);
+        let probed = cx.own.probes_first().then(|| cx.now.boot + PROBING);
         let quest = &self.quest;
         let ruling = self.misses.judge(quest, lease, granted, held, probed);
         if let Some(tenant) = tenant {
             let holder = tenant.id;
             let lease = lease.clone();
-            tenancy::tell_taken(common, &Taken { tenant, lease }, cx);
+            tenancy::tell_taken(&Taken { tenant, lease }, cx);
             if !matches!(ruling, Ruling::GoOn) && !cut(Rule::RenewHolder) {
-                cx.out.report(common.id, Report::WantsRenewed(holder));
+                cx.out.report(cx.own.id, Report::WantsRenewed(holder));
             }
         }
         ruling
@@ -119,23 +112,23 @@ impl Acquire {
 
     /// Has the only acceptable address given back, if it is kept for another client, or for this one with another Ethernet address:
     /// its server may give it to nobody else, and keep offering another. Returns whether DISCOVER must wait for that.
-    fn unblocks(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
+    fn unblocks(&mut self, cx: &mut Cx<'_>) -> bool {
         let wanted = self.quest.insists().filter(|_| !self.quest.adopts());
         let wanted = wanted.filter(|_| !cut(Rule::Unblock));
-        let Some(address) = wanted.filter(|it| cx.holders.is_left_with(&common.identity, *it))
+        let Some(address) = wanted.filter(|it| cx.holders.is_left_with(&cx.own.identity, *it))
         else {
             return false;
         };
         if std::mem::replace(&mut self.unblocked, true) {
             return false;
         }
-        cx.out.report(common.id, Report::Insists(address));
+        cx.out.report(cx.own.id, Report::Insists(address));
         true
     }
 
     /// Returns whether DISCOVER waits, because the only acceptable address is given back first.
-    pub(super) fn holds_back(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
-        let waits = self.unblocks(common, cx);
+    pub(super) fn holds_back(&mut self, cx: &mut Cx<'_>) -> bool {
+        let waits = self.unblocks(cx);
         if waits {
             self.client.hold_back(cx.now.boot + SETTLES);
         }
@@ -154,28 +147,23 @@ impl Acquire {
 
     /// Takes that lease out when its time has come, unless another station is known to use its address, or its pool no longer
     /// allows the address.
-    pub(super) fn take_trusted(&mut self, common: &Common, cx: &Cx<'_>) -> Option<Arc<Lease>> {
+    pub(super) fn take_trusted(&mut self, cx: &Cx<'_>) -> Option<Arc<Lease>> {
         self.trusts_at().filter(|at| cx.now.boot >= *at)?;
         let (lease, _) = self.trusts.take()?;
-        let is_free = common.claim().is_none() && tenancy::tenant(common, lease.ip(), cx).is_none();
+        let is_free = cx.own.claim().is_none() && tenancy::tenant(lease.ip(), cx).is_none();
         let fits = self.quest.unfit(lease.ip()).is_none();
         Some(lease).filter(|lease| is_free && fits && !lease.expired(cx.now.boot))
     }
 
     /// Takes the lease unconfirmed. Its holder keeps asking for it.
-    pub(super) fn trust(
-        &mut self,
-        common: &mut Common,
-        lease: Arc<Lease>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        tracing::warn!(attachment = %common.attachment, address = %lease.address, "no server answers: using the last lease as it is");
-        common.exchange.close(cx.out);
+    pub(super) fn trust(&mut self, lease: Arc<Lease>, cx: &mut Cx<'_>) -> Next {
+        tracing::warn!(attachment = %cx.own.attachment, address = %lease.address, "no server answers: using the last lease as it is");
+        cx.own.exchange.close(cx.out);
         self.trusted = true;
         // The limit may be this close because no server was expected to answer: what is left to do has its own time.
         self.limit = self.limit.max(cx.now.boot + AFTERWARDS);
         self.client.trust(lease, cx.now.boot);
-        self.make_durable(common, cx)
+        self.make_durable(cx)
     }
 
     /// Returns when it asks once more, or falls back, if nobody answers by then. An ADD that insists on an address gets that or
@@ -197,7 +185,6 @@ impl Acquire {
     /// up.
     pub(in crate::binding) fn on_resort(
         &mut self,
-        common: &mut Common,
         given: Result<RangeAddress, NoAddress>,
         cx: &mut Cx<'_>,
     ) -> Next {
@@ -208,33 +195,33 @@ impl Acquire {
         let lease = match given {
             Ok(given) => fallback::lease(&given, cx.now.boot),
             Err(none) => {
-                tracing::warn!(attachment = %common.attachment, %none, "no server answers, and the fallback has no free address");
+                tracing::warn!(attachment = %cx.own.attachment, %none, "no server answers, and the fallback has no free address");
                 return match resort.has_none(none.clone()) {
                     true => SAME,
-                    false => self.abort(common, Abort::Because(Failure::NoAddress(none)), cx),
+                    false => self.abort(Abort::Because(Failure::NoAddress(none)), cx),
                 };
             }
         };
         let Some(lease) = lease else { return SAME };
-        tracing::warn!(attachment = %common.attachment, address = %lease.address, "no server answers: falling back to a local range");
+        tracing::warn!(attachment = %cx.own.attachment, address = %lease.address, "no server answers: falling back to a local range");
         // Sockets on a macvlan beside the link hear the answers to the probes.
-        if !common.is_aside() {
-            common.exchange.close(cx.out);
+        if !cx.own.is_aside() {
+            cx.own.exchange.close(cx.out);
         }
         let policy = Policy {
             detection: Detection::Strict,
-            ..common.profile.policy.clone()
+            ..cx.own.profile.policy.clone()
         };
-        common.profile = Arc::new(Profile {
+        cx.own.profile = Arc::new(Profile {
             policy,
-            ..(*common.profile).clone()
+            ..(*cx.own.profile).clone()
         });
         self.enter(Phase::Probe);
         let address = lease.ip();
         self.client.hold(Arc::new(lease));
-        cx.out.report(common.id, Report::ExchangeOver);
-        common.guard_first(address, cx);
-        self.watch(common, cx)
+        cx.out.report(cx.own.id, Report::ExchangeOver);
+        cx.guard_first(address);
+        self.watch(cx)
     }
 
     /// Returns the address of a range that it is about to get.
@@ -248,17 +235,16 @@ impl Acquire {
     /// Tries another address of the ranges: a station uses this one.
     pub(super) fn next_of_range(
         &mut self,
-        common: &mut Common,
         (address, by): (Ipv4Addr, Mac),
         cx: &mut Cx<'_>,
     ) -> Next {
-        common.close_guard(cx);
+        cx.close_guard();
         self.enter(Phase::Ask);
         let quest = &self.quest;
         let resort = self.resort.as_mut();
-        if !resort.is_some_and(|resort| resort.wish_again(address, quest, common.id, cx)) {
+        if !resort.is_some_and(|resort| resort.wish_again(address, quest, cx)) {
             let failure = Failure::Conflict { address, by };
-            return self.abort(common, Abort::Because(failure), cx);
+            return self.abort(Abort::Because(failure), cx);
         }
         SAME
     }
@@ -270,14 +256,9 @@ impl Acquire {
     }
 
     /// Goes on with the address that a container has. It is not probed for: the container answers for it.
-    pub(super) fn hold_as_before(
-        &mut self,
-        common: &mut Common,
-        lease: Lease,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        common.exchange.close(cx.out);
+    pub(super) fn hold_as_before(&mut self, lease: Lease, cx: &mut Cx<'_>) -> Next {
+        cx.own.exchange.close(cx.out);
         self.client.hold(Arc::new(lease));
-        self.make_durable(common, cx)
+        self.make_durable(cx)
     }
 }

@@ -29,9 +29,9 @@ use crate::wire::Mac;
 
 impl Acquire {
     /// Has the lease written. The sockets stay open in case it has to go back.
-    pub(super) fn make_durable(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+    pub(super) fn make_durable(&mut self, cx: &mut Cx<'_>) -> Next {
         if self.has_ended(cx.now.boot) {
-            return self.seek_another(common, None, cx);
+            return self.seek_another(None, cx);
         }
         self.enter(Phase::Write);
         self.pace.writes(cx.now.boot);
@@ -47,20 +47,20 @@ impl Acquire {
         let replaces = self.replaces.clone();
         // An address that was offered before may not be this one: rapid commit may bring another.
         if let Some(address) = own {
-            common.guard_only(address, cx);
+            cx.guard_only(address);
         }
-        cx.out.report(common.id, Report::ExchangeOver);
-        self.note_acquired(common, takes_over, cx);
+        cx.out.report(cx.own.id, Report::ExchangeOver);
+        self.note_acquired(takes_over, cx);
         self.client
             .lease()
             .into_iter()
-            .for_each(|lease| _ = common.answers(lease));
-        self.expect_work(common, cx);
-        self.persist(common, Want::Bound { replaces }, cx);
+            .for_each(|lease| _ = cx.own.answers(lease));
+        self.expect_work(cx);
+        self.persist(Want::Bound { replaces }, cx);
         SAME
     }
 
-    fn note_acquired(&self, common: &Common, takes_over: bool, cx: &mut Cx<'_>) {
+    fn note_acquired(&self, takes_over: bool, cx: &mut Cx<'_>) {
         let Some(lease) = self.client.lease() else {
             return;
         };
@@ -83,60 +83,55 @@ impl Acquire {
             false if takes_over => (EventKind::Acquired, "ADD replaced an earlier attachment"),
             false => (EventKind::Acquired, "ADD"),
         };
-        common.note_with(Stake::Bound, kind, lease, cause, cx);
+        cx.note_with(Stake::Bound, kind, lease, cause);
     }
 
     /// Goes on after the lease was written, or could not be.
-    pub(super) fn on_written(
-        &mut self,
-        common: &mut Common,
-        result: Result<(), StoreCause>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    pub(super) fn on_written(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
         if result.is_ok() {
             self.pace.has_written(cx.now.boot);
             cx.out.report(
-                common.id,
+                cx.own.id,
                 Report::Replaced(std::mem::take(&mut self.replaces)),
             );
         }
         match (result, self.wanted) {
-            (Ok(()), false) if let Some((_, by)) = common.claim() => {
-                self.forget_won(common, Some(by), cx);
+            (Ok(()), false) if let Some((_, by)) = cx.own.claim() => {
+                self.forget_won(Some(by), cx);
                 SAME
             }
-            (Ok(()), false) => self.give_back(common, false, cx),
+            (Ok(()), false) => self.give_back(false, cx),
             (Ok(()), true) => {
                 self.enter(Phase::Fit);
-                self.make_fit(common, cx)
+                self.make_fit(cx)
             }
             // It is held in memory until there is room.
             (Err(cause), true) if self.quest.adopts() => {
-                common.exchange.close(cx.out);
-                let Some(hold) = self.held(common, cx) else {
+                cx.own.exchange.close(cx.out);
+                let Some(hold) = self.held(cx) else {
                     return SAME;
                 };
-                common.persistence.try_later(&common.attachment, &cause, cx);
+                cx.write_later(&cause);
                 Break(Life::Held(hold))
             }
             (Err(cause), _) => {
                 if self.wanted {
                     cx.out
-                        .report(common.id, Report::Failed(Failure::Store(cause)));
+                        .report(cx.own.id, Report::Failed(Failure::Store(cause)));
                 }
-                self.undo_write(common, cx)
+                self.undo_write(cx)
             }
         }
     }
 
     /// Records what will be due at the interface for the lease that was won.
-    pub(super) fn expect_work(&mut self, common: &Common, cx: &mut Cx<'_>) {
+    pub(super) fn expect_work(&mut self, cx: &mut Cx<'_>) {
         self.sized = false;
-        let Some(grant) = self.client.lease().map(|lease| common.grant(lease)) else {
-            return common.has_done(cx);
+        let Some(grant) = self.client.lease().map(|lease| cx.own.grant(lease)) else {
+            return cx.has_done();
         };
-        common
-            .seat_mut(cx)
+        cx.own
+            .seat_mut(cx.interfaces)
             .into_iter()
             .for_each(|seat| seat.is_won(&grant, self.mtu, self.quest.adopts()));
     }
@@ -144,51 +139,46 @@ impl Acquire {
     /// Has the MTU set if it is due and was not tried yet, and then holds the lease. It waits until it is known whether another
     /// station uses the address; only then are the sockets given up, over which the lease could be declined. After that it waits
     /// until the temporary macvlan is gone.
-    pub(super) fn make_fit(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        let work = common.seat(cx.interfaces).and_then(Seat::work);
-        if work.is_some_and(Work::busy) || common.is_in_doubt() {
+    pub(super) fn make_fit(&mut self, cx: &mut Cx<'_>) -> Next {
+        let work = cx.own.seat(cx.interfaces).and_then(Seat::work);
+        if work.is_some_and(Work::busy) || cx.own.is_in_doubt() {
             return SAME;
         }
-        if let Some(by) = common.heard_conflict() {
-            self.forget_won(common, Some(by), cx);
+        if let Some(by) = cx.own.heard_conflict() {
+            self.forget_won(Some(by), cx);
             return SAME;
         }
-        common.hand_over(cx);
-        common.come_back();
-        if cx.out.is_aside(common.id) {
+        cx.hand_over();
+        cx.own.come_back();
+        if cx.out.is_aside(cx.own.id) {
             return SAME;
         }
-        let work = common.seat(cx.interfaces).and_then(Seat::work);
+        let work = cx.own.seat(cx.interfaces).and_then(Seat::work);
         let is_due = work.is_some_and(|work| work.former().mtu_due && work.may_go_on(cx.now.boot));
-        if is_due && let Some(holding) = self.holding(common) {
-            change::go_on(common, &holding, cx);
+        if is_due && let Some(holding) = self.holding(cx.own) {
+            change::go_on(&holding, cx);
             return SAME;
         }
-        match self.held(common, cx) {
+        match self.held(cx) {
             Some(hold) => Break(Life::Held(hold)),
             None => SAME,
         }
     }
 
-    fn holding<'a>(&self, common: &'a Common) -> Option<Holding<'a>> {
+    fn holding(&self, common: &Common) -> Option<Holding> {
         self.client
             .lease()
             .map(|lease| common.holding(&self.client, lease))
     }
 
     /// Goes on after a look at the interface, or a change of it. If it is gone, the ADD fails.
-    pub(super) fn on_sizing(
-        &mut self,
-        common: &mut Common,
-        outcome: Outcome,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        let holding = self.holding(common).filter(|_| self.phase == Phase::Fit);
+    pub(super) fn on_sizing(&mut self, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
+        let holding = self.holding(cx.own).filter(|_| self.phase == Phase::Fit);
         let Some(holding) = holding else {
-            common.has_done(cx);
+            cx.has_done();
             return SAME;
         };
-        match change::worked(common, outcome, &holding, cx) {
+        match change::worked(outcome, &holding, cx) {
             // If another change of the interface is under way, its end will be reported.
             Worked::Waits => return SAME,
             Worked::Again { .. } => {}
@@ -196,42 +186,41 @@ impl Acquire {
                 (self.mtu, self.sized) = (mtu, lacks != Some(Lack::Mtu));
                 lacks
                     .into_iter()
-                    .for_each(|lack| change::try_later(common, &lack, Some(lack), cx));
+                    .for_each(|lack| change::try_later(&lack, Some(lack), cx));
             }
-            Worked::Failed(cause) if cause.is_gone() => return self.fail_link(common, cause, cx),
-            Worked::Failed(cause) => change::try_later(common, &cause, Some(Lack::Mtu), cx),
+            Worked::Failed(cause) if cause.is_gone() => return self.fail_link(cause, cx),
+            Worked::Failed(cause) => change::try_later(&cause, Some(Lack::Mtu), cx),
         }
-        self.make_fit(common, cx)
+        self.make_fit(cx)
     }
 
     /// Returns the life that holds the lease, which is durable and whose link is ready: the ADD may be answered. `None` if the
     /// lease has ended.
-    pub(super) fn held(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Option<Box<Hold>> {
+    pub(super) fn held(&mut self, cx: &mut Cx<'_>) -> Option<Box<Hold>> {
         let lease = self.client.shared()?;
         if !self.quest.adopts() && lease.expired(cx.now.boot) {
-            common.note(
+            cx.note(
                 EventKind::Expired,
                 &lease,
                 "it ended before its ADD could be answered",
-                cx,
             );
-            self.forget_won(common, None, cx);
+            self.forget_won(None, cx);
             return None;
         }
         let seconds = lease.times.map(|times| times.end.as_secs());
-        tracing::info!(attachment = %common.attachment, address = %lease.address, server = %lease.server, seconds, "lease acquired");
+        tracing::info!(attachment = %cx.own.attachment, address = %lease.address, server = %lease.server, seconds, "lease acquired");
         if !self.quest.adopts() && !self.trusted {
             let counts = &mut cx.out.counts;
             self.pace.count(self.queued, self.since, counts);
         }
         let mut client = self.client.clone();
         client.not_waited_for();
-        client.set_station(common.station());
+        client.set_station(cx.own.station());
         let report = Report::Leased(Box::new((*lease).clone()));
-        cx.out.report(common.id, report);
-        common.guard_lease(lease.ip(), self.quest.adopts() && !self.taken_off, cx);
+        cx.out.report(cx.own.id, report);
+        cx.guard_lease(lease.ip(), self.quest.adopts() && !self.taken_off);
         let (now, t1) = (cx.now.boot, lease.t1());
-        if let Some(seat) = common.seat_mut(cx) {
+        if let Some(seat) = cx.own.seat_mut(cx.interfaces) {
             match self.taken_off {
                 true => seat.was(Presence::TakenOff),
                 false => seat.is_answered(now, t1.map(|t1| t1.saturating_since(now))),
@@ -245,40 +234,27 @@ impl Acquire {
     }
 
     /// Lets go of the current lease, and looks for another.
-    pub(super) fn seek_another(
-        &mut self,
-        common: &mut Common,
-        by: Option<Mac>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    pub(super) fn seek_another(&mut self, by: Option<Mac>, cx: &mut Cx<'_>) -> Next {
         if let (Some(by), Some(address)) = (by, self.of_range()) {
-            return self.next_of_range(common, (address, by), cx);
+            return self.next_of_range((address, by), cx);
         }
-        self.let_go(common, Phase::Ask, by, cx)?;
-        self.seek(common, cx)
+        self.let_go(Phase::Ask, by, cx)?;
+        self.seek(cx)
     }
 
     /// Lets go of the current lease: it has ended, or it is declined, on whichever sockets there are.
-    fn let_go(
-        &mut self,
-        common: &mut Common,
-        next: Phase,
-        by: Option<Mac>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    fn let_go(&mut self, next: Phase, by: Option<Mac>, cx: &mut Cx<'_>) -> Next {
         self.enter(next);
         let signal = match by.filter(|_| !self.has_ended(cx.now.boot)) {
             Some(by) => Signal::Conflict { by },
             None => Signal::Clock,
         };
         let mut output = self.client.handle(cx.now.boot, signal);
-        tenancy::limit_declines(common, &mut output, cx);
-        common.guard_send(output.frames, cx);
+        tenancy::limit_declines(&mut output, cx);
+        cx.guard_send(output.frames);
         match output.verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { by })) => {
-                self.declined(common, &lease, by, cx)
-            }
-            Some(Verdict::Lost(lease, Loss::Expired { .. })) => self.outlived(common, &lease, cx),
+            Some(Verdict::Lost(lease, Loss::Conflict { by })) => self.declined(&lease, by, cx),
+            Some(Verdict::Lost(lease, Loss::Expired { .. })) => self.outlived(&lease, cx),
             Some(
                 Verdict::Lost(_, Loss::Nak { .. } | Loss::Misplaced { .. })
                 | Verdict::Won(_)
@@ -289,155 +265,139 @@ impl Acquire {
     }
 
     /// Goes on after a DECLINE, if another address is acceptable. No permit is needed: the sockets are open.
-    pub(super) fn declined(
-        &mut self,
-        common: &mut Common,
-        lease: &Lease,
-        by: Mac,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    pub(super) fn declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) -> Next {
         // If no server granted it, none must be told.
         if !lease.source.is_asked() {
-            common.close_guard(cx);
+            cx.close_guard();
             return SAME;
         }
-        let may = decline::declined(common, lease, by, cx);
-        common.close_guard(cx);
-        self.spoils(common, lease.ip(), cx);
+        let may = decline::declined(lease, by, cx);
+        cx.close_guard();
+        self.spoils(lease.ip(), cx);
         match self.misses.used(&self.quest, lease, by, may) {
-            Ruling::Fail(failure) if self.wanted => self.abort(common, Abort::Because(failure), cx),
+            Ruling::Fail(failure) if self.wanted => self.abort(Abort::Because(failure), cx),
             _ => SAME,
         }
     }
 
     /// Handles a lease that ended before its address was known to be free, or before it was durable. An ADD that insists on
     /// its address cannot start again.
-    fn outlived(&mut self, common: &mut Common, lease: &Lease, cx: &mut Cx<'_>) -> Next {
-        tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended before it could be used");
-        common.close_guard(cx);
+    fn outlived(&mut self, lease: &Lease, cx: &mut Cx<'_>) -> Next {
+        tracing::warn!(attachment = %cx.own.attachment, address = %lease.address, "lease ended before it could be used");
+        cx.close_guard();
         if self.quest.insists().is_some() && self.wanted {
             let waited = whole_millis(cx.now.boot.saturating_since(self.quest.began));
             let waiting_for = "the lease to be confirmed as good, and it ended first";
-            return self.abort(
-                common,
-                Abort::Because(Failure::TimedOut(waiting_for, waited)),
-                cx,
-            );
+            return self.abort(Abort::Because(Failure::TimedOut(waiting_for, waited)), cx);
         }
         SAME
     }
 
     /// Has the store delete a useless lease. It is declined when that is done.
-    pub(super) fn forget_won(&mut self, common: &mut Common, by: Option<Mac>, cx: &mut Cx<'_>) {
+    pub(super) fn forget_won(&mut self, by: Option<Mac>, cx: &mut Cx<'_>) {
         self.enter(Phase::Forget { by });
-        self.persist(common, Want::Gone, cx);
+        self.persist(Want::Gone, cx);
     }
 
     /// Goes on after the store has deleted a useless lease. If another binding has the identity by now, it will hear the
     /// conflict itself.
     pub(super) fn forgot_won(
         &mut self,
-        common: &mut Common,
         result: Result<(), StoreCause>,
         by: Option<Mac>,
         cx: &mut Cx<'_>,
     ) -> Next {
         let was_wanted = self.wanted;
         match result {
-            Ok(()) if self.wanted => return self.seek_another(common, by, cx),
-            _ if common.held_by_other(cx) => {}
+            Ok(()) if self.wanted => return self.seek_another(by, cx),
+            _ if cx.held_by_other() => {}
             // The sockets failed with their link: no DECLINE can leave.
-            Ok(()) if !common.can_send() && self.client.owed(cx.now.boot).is_some() => {
-                return self.give_back(common, false, cx);
+            Ok(()) if !cx.own.can_send() && self.client.owed(cx.now.boot).is_some() => {
+                return self.give_back(false, cx);
             }
-            _ => self.let_go(common, Phase::Over, by, cx)?,
+            _ => self.let_go(Phase::Over, by, cx)?,
         }
         match result {
             Ok(()) => {
                 self.enter(Phase::Over);
-                common.close(cx);
-                cx.out.report(common.id, Report::Over);
+                cx.close();
+                cx.out.report(cx.own.id, Report::Over);
                 SAME
             }
             Err(cause) => {
                 if was_wanted {
                     cx.out
-                        .report(common.id, Report::Failed(Failure::Store(cause)));
+                        .report(cx.own.id, Report::Failed(Failure::Store(cause)));
                 }
-                common.close(cx);
-                let Some(lease) = common.persistence.durable().cloned() else {
+                cx.close();
+                let Some(lease) = cx.own.persistence.durable().cloned() else {
                     return SAME;
                 };
-                Break(Release::new(lease, Owed::Nothing, Leave::Undone).begun(common, cx))
+                Break(Release::new(lease, Owed::Nothing, Leave::Undone).begun(cx))
             }
         }
     }
 
     /// Closes the exchange. What a server was asked to commit is first released or declined on the same sockets, unless another
     /// binding has taken over the identity meanwhile, or has the address.
-    pub(super) fn undo_exchange(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(super) fn undo_exchange(&mut self, cx: &mut Cx<'_>) {
         let own = self.standing(cx.now.boot).claim.map(|claim| claim.address);
-        if common.is_held_over(own, cx) {
-            return common.close(cx);
+        if cx.is_held_over(own) {
+            return cx.close();
         }
         if let Some(lease) = self.client.owed(cx.now.boot) {
-            if !tenancy::is_unheld(common, "RELEASE", lease, cx) {
-                return common.close(cx);
+            if !tenancy::is_unheld("RELEASE", lease, cx) {
+                return cx.close();
             }
-            self.spoils(common, lease.ip(), cx);
+            self.spoils(lease.ip(), cx);
         }
-        if !decline::owed(common, &mut self.client, cx) {
+        if !decline::owed(&mut self.client, cx) {
             let release = self.client.abort(cx.now.boot);
-            common.exchange.send(release.into_iter().collect(), cx.out);
+            cx.own.exchange.send(release.into_iter().collect(), cx.out);
         }
-        common.close(cx);
+        cx.close();
     }
 
     /// Reports that an address is refused, declined or given back: no later ADD uses a lease of it which this one takes over, even if
     /// no server answers by then.
-    pub(super) fn spoils(&self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) {
+    pub(super) fn spoils(&self, address: Ipv4Addr, cx: &mut Cx<'_>) {
         let report = Report::Spoiled(address, self.replaces.clone());
-        cx.out.report(common.id, report);
+        cx.out.report(cx.own.id, report);
     }
 
     /// Returns whether a server may hold a lease for this ADD, and neither RELEASE nor DECLINE can go out on the same sockets.
-    pub(super) fn owes_unsaid(&self, common: &Common, link_gone: bool, cx: &Cx<'_>) -> bool {
-        let mute = !common.exchange.can_send() || link_gone && common.line.is_none();
-        mute && !common.held_by_other(cx) && self.client.owed(cx.now.boot).is_some()
+    pub(super) fn owes_unsaid(&self, link_gone: bool, cx: &Cx<'_>) -> bool {
+        let mute = !cx.own.exchange.can_send() || link_gone && cx.own.line.is_none();
+        mute && !cx.held_by_other() && self.client.owed(cx.now.boot).is_some()
     }
 
     /// Gives back what a server was asked to commit, or has granted, over sockets other than those of the request: like any
     /// other lease, with tries until it would have ended.
-    pub(super) fn give_back(
-        &mut self,
-        common: &mut Common,
-        link_gone: bool,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    pub(super) fn give_back(&mut self, link_gone: bool, cx: &mut Cx<'_>) -> Next {
         let (lease, owed) = match (self.client.lease(), self.client.owed(cx.now.boot)) {
             (Some(lease), _) => (lease.clone(), Owed::Leased),
             (None, Some(asked)) => (asked.clone(), Owed::Asked),
             (None, None) => return SAME,
         };
-        common.close(cx);
+        cx.close();
         let why = if link_gone {
             Leave::LinkGone
         } else {
             Leave::Aborted
         };
-        Break(Release::new(lease, owed, why).begun(common, cx))
+        Break(Release::new(lease, owed, why).begun(cx))
     }
 
     /// Gives back a lease that could not be made durable. A write that failed may have been done all the same, so the record is
     /// removed.
-    pub(super) fn undo_write(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        if self.owes_unsaid(common, false, cx) {
-            return self.give_back(common, false, cx);
+    pub(super) fn undo_write(&mut self, cx: &mut Cx<'_>) -> Next {
+        if self.owes_unsaid(false, cx) {
+            return self.give_back(false, cx);
         }
-        self.undo_exchange(common, cx);
+        self.undo_exchange(cx);
         let Some(lease) = self.client.lease().cloned() else {
             return SAME;
         };
-        Break(Release::new(lease, Owed::Nothing, Leave::Undone).begun(common, cx))
+        Break(Release::new(lease, Owed::Nothing, Leave::Undone).begun(cx))
     }
 }

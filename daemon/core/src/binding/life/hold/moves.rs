@@ -14,7 +14,7 @@ use crate::binding::common::Permit;
 use crate::binding::common::guard::decline;
 use crate::binding::common::persistence::Persistence;
 use crate::binding::life::release::LEFT;
-use crate::binding::{Common, Cx, Leave, Life, Living, Next, Owed, Release, SAME};
+use crate::binding::{Cx, Leave, Life, Living, Next, Owed, Release, SAME};
 use crate::event::EventKind;
 use crate::grant::policy::OnChange;
 use crate::link::{Link, LinkCause, LinkView};
@@ -25,39 +25,33 @@ use crate::source::{Client, Lease, Signal};
 impl Hold {
     /// Goes on with a lease where it was.
     pub(crate) fn resumed(
-        common: &mut Common,
         lease: Lease,
         unconfirmed: bool,
         former: Option<Box<Former>>,
         cx: &mut Cx<'_>,
     ) -> Life {
         let lease = Arc::new(lease);
-        let client = Client::resume(common.sender(), lease.clone(), cx.now.boot, cx.rng.fork());
-        let mut hold = Self::recalled(client, lease.clone(), common, former, cx);
+        let client = Client::resume(cx.own.sender(), lease.clone(), cx.now.boot, cx.rng.fork());
+        let mut hold = Self::recalled(client, lease.clone(), former, cx);
         if unconfirmed {
             hold.client.confirm(cx.now.boot);
         }
-        common.persistence = Persistence::recovered(lease.clone());
+        cx.own.persistence = Persistence::recovered(lease.clone());
         if hold.client.lease().is_none() {
-            tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended meanwhile: looking for another");
+            tracing::warn!(attachment = %cx.own.attachment, address = %lease.address, "lease ended meanwhile: looking for another");
             let cause = "it ended while no daemon ran";
-            common.note(EventKind::Expired, &lease, cause, cx);
-            hold.leaves_lost(common, &lease, false, cx);
+            cx.note(EventKind::Expired, &lease, cause);
+            hold.leaves_lost(&lease, false, cx);
             hold.record_again();
         }
-        hold.settle(common, cx);
+        hold.settle(cx);
         Life::Held(Box::new(hold))
     }
 
     /// Goes on looking for a lease after the loss of the previous one.
-    pub(crate) fn seeking(
-        common: &Common,
-        last: Lease,
-        former: Option<Box<Former>>,
-        cx: &mut Cx<'_>,
-    ) -> Life {
-        let client = Client::seek(common.sender(), cx.now.boot, cx.rng.fork());
-        let hold = Self::recalled(client, last.into(), common, former, cx);
+    pub(crate) fn seeking(last: Lease, former: Option<Box<Former>>, cx: &mut Cx<'_>) -> Life {
+        let client = Client::seek(cx.own.sender(), cx.now.boot, cx.rng.fork());
+        let hold = Self::recalled(client, last.into(), former, cx);
         Life::Held(Box::new(hold))
     }
 
@@ -65,15 +59,14 @@ impl Hold {
     fn recalled(
         client: Client,
         last: Arc<Lease>,
-        common: &Common,
         former: Option<Box<Former>>,
         cx: &mut Cx<'_>,
     ) -> Self {
-        let grant = common.grant(&last);
+        let grant = cx.own.grant(&last);
         let mut hold = Self::new(client, last);
-        hold.client.set_station(common.station());
-        if let Some(seat) = common.seat_mut(cx) {
-            seat.recall(&common.profile.policy, &grant, former);
+        hold.client.set_station(cx.own.station());
+        if let Some(seat) = cx.own.seat_mut(cx.interfaces) {
+            seat.recall(&cx.own.profile.policy, &grant, former);
         } else if let Some(former) = former {
             hold.rare.get_or_insert_default().carried = former.grants.into_iter().next();
         }
@@ -81,20 +74,14 @@ impl Hold {
     }
 
     /// Goes on at the lease's interface, as found.
-    pub(crate) fn move_in(
-        &mut self,
-        common: &mut Common,
-        link: Link,
-        view: &LinkView,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    pub(crate) fn move_in(&mut self, link: Link, view: &LinkView, cx: &mut Cx<'_>) -> Next {
         let ifname = &view.ifname;
         let netns = link.netns().map(|path| path.display().to_string());
-        tracing::info!(attachment = %common.attachment, %ifname, netns, "interface found");
-        let next = self.move_to(common, link, cx);
-        let holding = self.holding(common);
+        tracing::info!(attachment = %cx.own.attachment, %ifname, netns, "interface found");
+        let next = self.move_to(link, cx);
+        let holding = self.holding(cx.own);
         let now = cx.now.boot;
-        if let Some(seat) = common.seat_mut(cx) {
+        if let Some(seat) = cx.own.seat_mut(cx.interfaces) {
             seat.is_found(holding.grant.as_ref(), view, now);
         }
         let is_there = |own: &IpNet| {
@@ -106,18 +93,18 @@ impl Hold {
             .grant
             .as_ref()
             .is_some_and(|grant| grant.addresses.iter().any(is_there));
-        let keeps = holding.policy.on_change == OnChange::Keep;
+        let keeps = holding.on_change == OnChange::Keep;
         let rare = self.rare.as_mut().filter(|_| keeps);
         let was = rare.and_then(|rare| rare.carried.take());
-        if let (Some(was), Some(seat)) = (was, common.seat_mut(cx))
+        if let (Some(was), Some(seat)) = (was, cx.own.seat_mut(cx.interfaces))
             && was.addresses.iter().any(is_there)
         {
             seat.changed(&holding, &was);
         }
         match holding.outdated() {
             // An address that is not there yet is replaced when it comes: others may come with it.
-            Some(outdated) => self.replaces(common, Some(outdated).filter(is_there), cx),
-            None if is_on => self.on_address(common, true, cx),
+            Some(outdated) => self.replaces(Some(outdated).filter(is_there), cx),
+            None if is_on => self.on_address(true, cx),
             None => {}
         }
         self.has_work();
@@ -125,86 +112,76 @@ impl Hold {
     }
 
     /// Goes on over the LAN's link: the interface is gone. Another interface may take its place.
-    pub(in crate::binding) fn move_back(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+    pub(in crate::binding) fn move_back(&mut self, cx: &mut Cx<'_>) -> Next {
         let link = Link::Parent {
             ifindex: 0,
-            mac: common.link.mac(),
-            vlan: common.identity.lan.vlan(),
+            mac: cx.own.link.mac(),
+            vlan: cx.own.identity.lan.vlan(),
             port: false,
         };
-        self.move_to(common, link, cx)
+        self.move_to(link, cx)
     }
 
     /// Speaks from the LAN's link: the interface's namespace lives, or only our own sockets keep it, but no path leads there any
     /// more. Where the LAN has no link, the lease ends by its term.
-    pub(super) fn lose_path(
-        &mut self,
-        common: &mut Common,
-        cause: LinkCause,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        if std::mem::replace(&mut common.is_pathless, true) {
+    pub(super) fn lose_path(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        if std::mem::replace(&mut cx.own.is_pathless, true) {
             return SAME;
         }
-        tracing::info!(attachment = %common.attachment, %cause, "extending the lease from the host's link");
-        self.talk_anew(common, cx)
+        tracing::info!(attachment = %cx.own.attachment, %cause, "extending the lease from the host's link");
+        self.talk_anew(cx)
     }
 
     /// Speaks inside, if a path leads to the interface's namespace again.
-    pub(super) fn find_path(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        if !std::mem::take(&mut common.is_pathless) {
+    pub(super) fn find_path(&mut self, cx: &mut Cx<'_>) -> Next {
+        if !std::mem::take(&mut cx.own.is_pathless) {
             return SAME;
         }
-        tracing::info!(attachment = %common.attachment, "a path leads to the network namespace again");
-        self.talk_anew(common, cx)
+        tracing::info!(attachment = %cx.own.attachment, "a path leads to the network namespace again");
+        self.talk_anew(cx)
     }
 
-    fn move_to(&mut self, common: &mut Common, link: Link, cx: &mut Cx<'_>) -> Next {
-        let id = common.id;
+    fn move_to(&mut self, link: Link, cx: &mut Cx<'_>) -> Next {
+        let id = cx.own.id;
         cx.out
             .forget_all(|waiter| *waiter == Waiter::Binding(id, Task::Work));
-        cx.interfaces.leave(&common.link, id);
+        cx.interfaces.leave(&cx.own.link, id);
         cx.interfaces.enter(&link, id);
-        common.link = link;
-        self.client.set_station(common.station());
+        cx.own.link = link;
+        self.client.set_station(cx.own.station());
         self.record_again();
-        self.talk_anew(common, cx)
+        self.talk_anew(cx)
     }
 
     /// Begins an interrupted exchange again, over other sockets.
-    fn talk_anew(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        let was_talking = !common.exchange.is_closed() || common.permit != Permit::None;
-        common.end_exchange(cx);
+    fn talk_anew(&mut self, cx: &mut Cx<'_>) -> Next {
+        let was_talking = !cx.own.exchange.is_closed() || cx.own.permit != Permit::None;
+        cx.end_exchange();
         // It is found by its name when needed.
-        common.line = None;
+        cx.own.line = None;
         let leased = self.client.lease().map(Lease::ip);
-        common.guard_moved(leased, cx);
+        cx.guard_moved(leased);
         match was_talking && !self.client.seek_anew(cx.now.boot) {
-            true => self.signal(common, Signal::Unopened, cx),
+            true => self.signal(Signal::Unopened, cx),
             false => SAME,
         }
     }
 
     /// Returns the life that gives back the lease, or whatever a server may hold for the binding.
-    pub(in crate::binding) fn give_back(
-        &mut self,
-        common: &mut Common,
-        why: Leave,
-        cx: &mut Cx<'_>,
-    ) -> Life {
+    pub(in crate::binding) fn give_back(&mut self, why: Leave, cx: &mut Cx<'_>) -> Life {
         if self.client.lease().is_none() {
-            decline::owed(common, &mut self.client, cx);
+            decline::owed(&mut self.client, cx);
         }
-        common.end_exchange(cx);
-        common.let_guard_decline(cx);
+        cx.end_exchange();
+        cx.let_guard_decline();
         let (lease, owed) = match (self.client.lease(), self.client.owed(cx.now.boot)) {
             (Some(lease), _) if !lease.source.is_asked() => {
-                common.note_with(Stake::Gone, EventKind::Released, lease, why.cause(), cx);
+                cx.note_with(Stake::Gone, EventKind::Released, lease, why.cause());
                 (lease, Owed::Nothing)
             }
             // A network may want its leases to expire.
-            (Some(lease), _) if !common.profile.release => {
-                common.note_with(Stake::Gone, EventKind::Released, lease, LEFT, cx);
+            (Some(lease), _) if !cx.own.profile.release => {
+                cx.note_with(Stake::Gone, EventKind::Released, lease, LEFT);
                 (lease, Owed::Left)
             }
             (Some(lease), _) => (lease, Owed::Leased),
@@ -216,8 +193,8 @@ impl Hold {
                 why,
                 Leave::Deleted | Leave::Released | Leave::LinkGone | Leave::Yielded
             );
-        let kept = common.grace_from(cx.now.boot).filter(|_| returns);
+        let kept = cx.own.grace_from(cx.now.boot).filter(|_| returns);
         let release = Release::new(lease.clone(), owed, why).kept(kept);
-        release.begun(common, cx)
+        release.begun(cx)
     }
 }

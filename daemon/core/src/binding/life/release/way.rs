@@ -31,20 +31,20 @@ const GOING_PAUSE: Duration = Duration::from_millis(20);
 impl Release {
     /// Finds a way to the server and takes it. If another host may have the address by now, the RELEASE leaves from inside only
     /// if the address is seen there.
-    pub(super) fn go(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(super) fn go(&mut self, cx: &mut Cx<'_>) {
         (self.line, self.seen) = (None, false);
-        if self.link_gone || common.link.in_netns().is_none() {
-            return self.find_parent(common, cx);
+        if self.link_gone || cx.own.link.in_netns().is_none() {
+            return self.find_parent(cx);
         }
-        if self.may_be_anothers(common) {
-            let target = Target::Known(common.link.clone());
+        if self.may_be_anothers(cx.own) {
+            let target = Target::Known(cx.own.link.clone());
             self.stage = ReleaseStage::Finding(
                 cx.out
-                    .inspect(Waiter::Binding(common.id, Task::FindAddress), target),
+                    .inspect(Waiter::Binding(cx.own.id, Task::FindAddress), target),
             );
             return;
         }
-        self.open_inside(common, cx);
+        self.open_inside(cx);
     }
 
     /// Returns whether another station may have the address by now, although this binding holds it: its identity can return,
@@ -56,7 +56,6 @@ impl Release {
     /// Goes on after a look at the container's link. If its address is not there, the LAN is asked for it.
     pub(in crate::binding) fn on_inside(
         &mut self,
-        common: &mut Common,
         result: Result<LinkView, LinkCause>,
         cx: &mut Cx<'_>,
     ) {
@@ -66,89 +65,81 @@ impl Release {
         match result {
             Ok(view) => {
                 self.seen = view.has(self.lease.ip().into());
-                match self.seen || common.identity.lan.parent().is_none() {
-                    true => self.open_inside(common, cx),
-                    false => self.find_parent(common, cx),
+                match self.seen || cx.own.identity.lan.parent().is_none() {
+                    true => self.open_inside(cx),
+                    false => self.find_parent(cx),
                 }
             }
             Err(cause) => {
                 self.link_gone |= cause.is_gone();
-                self.find_parent(common, cx);
+                self.find_parent(cx);
             }
         }
     }
 
-    fn open_inside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    fn open_inside(&mut self, cx: &mut Cx<'_>) {
         self.stage = ReleaseStage::Opening;
-        self.open(common, &common.link.clone(), cx);
+        self.open(&cx.own.link.clone(), cx);
     }
 
     /// Looks for the host's link on the LAN, if there is one.
-    fn find_parent(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    fn find_parent(&mut self, cx: &mut Cx<'_>) {
         // No caller waits for this: its link is gone already, or no longer has the address.
-        self.answer_del(common, cx);
-        match common.identity.lan.parent() {
+        self.answer_del(cx);
+        match cx.own.identity.lan.parent() {
             Some(ifname) => {
                 self.stage = ReleaseStage::Opening;
-                common
+                cx.own
                     .exchange
-                    .find(Owner::Binding(common.id), ifname, cx.out);
+                    .find(Owner::Binding(cx.own.id), ifname, cx.out);
             }
             None if !self.link_gone => self.later(cx),
             None if self.lease.times.is_some() => {
                 let what = "its network names no host link that could be its LAN";
-                self.held_up_by(common, what.to_owned(), cx);
+                self.held_up_by(what.to_owned(), cx);
                 self.later(cx);
             }
             None => {
-                tracing::warn!(attachment = %common.attachment, address = %self.lease.address, "no way to release an endless lease");
-                common.note(
+                tracing::warn!(attachment = %cx.own.attachment, address = %self.lease.address, "no way to release an endless lease");
+                cx.note(
                     EventKind::Lost,
                     &self.lease,
                     "endless, and there is no way to give it back",
-                    cx,
                 );
-                self.forget(common, cx);
+                self.forget(cx);
             }
         }
     }
 
-    pub(super) fn on_parent(
-        &mut self,
-        common: &mut Common,
-        result: Result<LinkView, LinkCause>,
-        cx: &mut Cx<'_>,
-    ) {
-        let chaddr = common.identity.chaddr;
-        let asker = match common.profile.returns() {
+    pub(super) fn on_parent(&mut self, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) {
+        let chaddr = cx.own.identity.chaddr;
+        let asker = match cx.own.profile.returns() {
             true => nobodys(chaddr),
             false => chaddr,
         };
         let own = self.lease.ip();
         match result {
-            Ok(view) if common.identity.lan.vlan() == 0 && view.has(own.into()) => {
-                let (attachment, ifname) = (&common.attachment, &view.ifname);
+            Ok(view) if cx.own.identity.lan.vlan() == 0 && view.has(own.into()) => {
+                let (attachment, ifname) = (&cx.own.attachment, &view.ifname);
                 tracing::warn!(%attachment, address = %own, %ifname, "no RELEASE: this host has the address itself");
                 let cause =
                     format_args!("no RELEASE sent: this host has the address itself, on {ifname}");
-                common.note(EventKind::AddressHeld, &self.lease, cause, cx);
-                self.end_unsaid(common, cx);
+                cx.note(EventKind::AddressHeld, &self.lease, cause);
+                self.end_unsaid(cx);
             }
             // A bridge gets carrier from the port that is made.
             Ok(view) if view.carrier || view.has_ports_for(asker) => {
-                let link = Link::parent_of(&common.identity.lan, &view, asker);
-                let mut line = Line::over(link, &view, common.profile.on_parent);
+                let link = Link::parent_of(&cx.own.identity.lan, &view, asker);
+                let mut line = Line::over(link, &view, cx.own.profile.on_parent);
                 line.go_beside();
-                self.open_on_host(common, line, cx);
+                self.open_on_host(line, cx);
             }
             // Frames would be lost silently.
-            Ok(_) => self.no_way_by_host(common, "has no carrier: plug it in, or set it up", cx),
-            Err(LinkCause::NoLink(_)) => self.no_way_by_host(
-                common,
-                "is missing: make it, or give it that name again",
-                cx,
-            ),
-            Err(cause) => self.no_way_by_host(common, format_args!("cannot be used: {cause}"), cx),
+            Ok(_) => self.no_way_by_host("has no carrier: plug it in, or set it up", cx),
+            Err(LinkCause::NoLink(_)) => {
+                self.no_way_by_host("is missing: make it, or give it that name again", cx)
+            }
+            Err(cause) => self.no_way_by_host(format_args!("cannot be used: {cause}"), cx),
         }
     }
 
@@ -157,21 +148,21 @@ impl Release {
     /// The Ethernet address of a macvlan is nobody's: with the client's, it would keep a successor's interface from coming up. The
     /// same goes for any port if the identity can return: a successor on another host would take a question from its own address
     /// for its own, and stay silent.
-    fn open_on_host(&mut self, common: &mut Common, mut line: Line, cx: &mut Cx<'_>) {
-        let is_nobodys = line.is_beside() || line.link.is_port() && common.profile.returns();
-        let chaddr = common.identity.chaddr;
+    fn open_on_host(&mut self, mut line: Line, cx: &mut Cx<'_>) {
+        let is_nobodys = line.is_beside() || line.link.is_port() && cx.own.profile.returns();
+        let chaddr = cx.own.identity.chaddr;
         if let Link::Parent { mac, .. } = &mut line.link {
             *mac = if is_nobodys { nobodys(chaddr) } else { chaddr };
         }
         self.stage = ReleaseStage::Opening;
-        self.open(common, &line.link, cx);
+        self.open(&line.link, cx);
         self.line = Some(line);
     }
 
-    fn open(&self, common: &mut Common, link: &Link, cx: &mut Cx<'_>) {
-        let want = Sockets::new(common.identity.chaddr, Hears::About(self.lease.ip()));
-        let owner = Owner::Binding(common.id);
-        common.exchange.open(owner, link, want, cx.out);
+    fn open(&self, link: &Link, cx: &mut Cx<'_>) {
+        let want = Sockets::new(cx.own.identity.chaddr, Hears::About(self.lease.ip()));
+        let owner = Owner::Binding(cx.own.id);
+        cx.own.exchange.open(owner, link, want, cx.out);
     }
 
     /// Returns the Ethernet address that hears ARP.
@@ -183,12 +174,12 @@ impl Release {
 
     /// Goes on when there are sockets. If another station may have the address, and it was not seen inside, the LAN is asked
     /// first, and no caller waits.
-    pub(super) fn begin_asking(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let asker = self.asker(common);
-        if !self.may_be_anothers(common) || self.seen && self.line.is_none() {
-            return self.send(common, cx);
+    pub(super) fn begin_asking(&mut self, cx: &mut Cx<'_>) {
+        let asker = self.asker(cx.own);
+        if !self.may_be_anothers(cx.own) || self.seen && self.line.is_none() {
+            return self.send(cx);
         }
-        self.answer_del(common, cx);
+        self.answer_del(cx);
         // Nobody may have the sender's address, not even the client: on another host, a station with the client's own would take
         // the question for its own.
         let Lease {
@@ -199,46 +190,46 @@ impl Release {
         let mut question = Question::new(from, address.addr(), cx.now.boot).with_control(control);
         let action = question.on_clock(cx.now.boot, true);
         self.stage = ReleaseStage::Asking(Box::new(question));
-        self.asked(common, action, cx);
+        self.asked(action, cx);
     }
 
     /// Goes on asking who has the address. While another station has it, it is not given back.
-    pub(super) fn asked(&mut self, common: &mut Common, action: QuestionAction, cx: &mut Cx<'_>) {
+    pub(super) fn asked(&mut self, action: QuestionAction, cx: &mut Cx<'_>) {
         match action {
             QuestionAction::Wait => {}
-            QuestionAction::Ask(frames) => common.exchange.send(frames, cx.out),
+            QuestionAction::Ask(frames) => cx.own.exchange.send(frames, cx.out),
             QuestionAction::Over => {
                 let ReleaseStage::Asking(question) = &self.stage else {
                     return;
                 };
                 let Some(by) = question.by() else {
-                    return self.send(common, cx);
+                    return self.send(cx);
                 };
-                let own = common.link.mac();
+                let own = cx.own.link.mac();
                 if by == own && self.waits_for_link_to_go(cx) {
-                    return common.exchange.close(cx.out);
+                    return cx.own.exchange.close(cx.out);
                 }
                 self.owed = Owed::Nothing;
-                tracing::info!(attachment = %common.attachment, address = %self.lease.address, %by, "not released: in use");
+                tracing::info!(attachment = %cx.own.attachment, address = %self.lease.address, %by, "not released: in use");
                 let cause =
                     format!("not given back: {by} has it, perhaps the same client on another host");
-                common.note(EventKind::Conflict, &self.lease, cause, cx);
-                self.forget(common, cx);
+                cx.note(EventKind::Conflict, &self.lease, cause);
+                self.forget(cx);
             }
         }
     }
 
     /// Looks for the server, then sends the RELEASE.
-    fn send(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let asker = self.asker(common);
-        let mut station = common.station();
+    fn send(&mut self, cx: &mut Cx<'_>) {
+        let asker = self.asker(cx.own);
+        let mut station = cx.own.station();
         if self.line.is_some() {
-            (self.held_up, station) = (None, common.identity.chaddr);
+            (self.held_up, station) = (None, cx.own.identity.chaddr);
         }
-        let sender = common.sender().from_station(station);
+        let sender = cx.own.sender().from_station(station);
         let lease = self.lease.clone();
         let sending = ReleaseExchange::new(sender, asker, lease, cx.now.boot, cx.rng);
-        let is_elsewhere = common.presence(cx.interfaces).is_left() && !cut(Rule::WithoutArp);
+        let is_elsewhere = cx.own.presence(cx.interfaces).is_left() && !cut(Rule::WithoutArp);
         let mut sending = if is_elsewhere {
             sending.without_arp()
         } else {
@@ -246,34 +237,35 @@ impl Release {
         };
         let action = sending.on_clock(cx.now.boot);
         self.stage = ReleaseStage::Sending(Box::new(sending));
-        self.act(common, action, cx);
+        self.act(action, cx);
     }
 
-    pub(super) fn take_in(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) {
+    pub(super) fn take_in(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         match (&mut self.stage, frame) {
             // While the container's own link is there, it answers too.
             (ReleaseStage::Asking(question), Frame::Arp(arp))
-                if self.link_gone || arp.sender_mac != common.link.mac() =>
+                if self.link_gone || arp.sender_mac != cx.own.link.mac() =>
             {
                 question.on_arp(arp);
             }
             (ReleaseStage::Sending(sending), Frame::Arp(arp)) => {
                 let action = sending.on_arp(arp);
-                self.act(common, action, cx);
+                self.act(action, cx);
             }
             _ => {}
         }
     }
 
-    pub(super) fn act(&mut self, common: &mut Common, action: ReleaseAction, cx: &mut Cx<'_>) {
+    pub(super) fn act(&mut self, action: ReleaseAction, cx: &mut Cx<'_>) {
         match action {
             ReleaseAction::Wait => {}
-            ReleaseAction::Ask(frames) => common.exchange.send(frames, cx.out),
-            ReleaseAction::Send { .. } if self.give_way(common, cx) => {}
+            ReleaseAction::Ask(frames) => cx.own.exchange.send(frames, cx.out),
+            ReleaseAction::Send { .. } if self.give_way(cx) => {}
             ReleaseAction::Send { frame, answered } => {
-                let leaving = common
+                let leaving = cx
+                    .own
                     .exchange
-                    .send_release(common.id, frame, cx.out)
+                    .send_release(cx.own.id, frame, cx.out)
                     .map(ReleaseStage::Leaving);
                 self.answered = answered;
                 self.stage = leaving.expect("only open sockets speak");
@@ -282,13 +274,8 @@ impl Release {
     }
 
     /// Tries another way after the link did not take the RELEASE.
-    pub(in crate::binding) fn on_sent(
-        &mut self,
-        common: &mut Common,
-        result: Result<(), LinkCause>,
-        cx: &mut Cx<'_>,
-    ) {
-        common.exchange.close(cx.out);
+    pub(in crate::binding) fn on_sent(&mut self, result: Result<(), LinkCause>, cx: &mut Cx<'_>) {
+        cx.own.exchange.close(cx.out);
         let fate = if result.is_ok() {
             Fate::Sent
         } else {
@@ -296,29 +283,29 @@ impl Release {
         };
         cx.out.counts.settled(Some((Form::Release, fate)));
         match result {
-            Ok(()) => self.released(common, cx),
-            Err(cause) => self.no_way(common, cause, cx),
+            Ok(()) => self.released(cx),
+            Err(cause) => self.no_way(cause, cx),
         }
     }
 
-    pub(super) fn released(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(super) fn released(&mut self, cx: &mut Cx<'_>) {
         self.owed = Owed::Nothing;
         let (address, server, answered_arp) =
             (self.lease.address, self.lease.server, self.answered);
-        tracing::info!(attachment = %common.attachment, %address, %server, answered_arp, "lease released");
+        tracing::info!(attachment = %cx.own.attachment, %address, %server, answered_arp, "lease released");
         let cause = self.cause();
-        common.note(EventKind::Released, &self.lease, cause, cx);
+        cx.note(EventKind::Released, &self.lease, cause);
         // The record of an earlier binding may give the same lease: an ADD that trusted it was abandoned, and gave it back.
-        let mut others = cx.holders.leaving(&common.identity.key());
-        others.retain(|other| *other != common.id);
+        let mut others = cx.holders.leaving(&cx.own.identity.key());
+        others.retain(|other| *other != cx.own.id);
         let report = Report::Spoiled(self.lease.ip(), others);
-        cx.out.report(common.id, report);
-        self.answer_del(common, cx);
-        self.forget(common, cx);
+        cx.out.report(cx.own.id, report);
+        self.answer_del(cx);
+        self.forget(cx);
     }
 
     /// Tries from the host after a failure inside, and pauses after a failure there.
-    pub(super) fn no_way(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) {
+    pub(super) fn no_way(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
         match self.stage {
             ReleaseStage::Opening | ReleaseStage::Asking(_) | ReleaseStage::Sending(_) => {}
             ReleaseStage::Leaving(op) => cx.out.forget(op),
@@ -329,11 +316,11 @@ impl Release {
             | ReleaseStage::Finding(_)
             | ReleaseStage::Forgetting => return,
         }
-        tracing::debug!(attachment = %common.attachment, %cause, "no way for the RELEASE here");
+        tracing::debug!(attachment = %cx.own.attachment, %cause, "no way for the RELEASE here");
         match self.line.clone() {
             None => {
                 self.link_gone |= cause.is_gone();
-                self.find_parent(common, cx);
+                self.find_parent(cx);
             }
             Some(mut line) if line.is_beside() && matches!(self.stage, ReleaseStage::Opening) => {
                 // Its Ethernet address may be about to be free.
@@ -341,27 +328,27 @@ impl Release {
                     matches!(cause, LinkCause::MacTaken(_)) && self.waits_for_link_to_go(cx);
                 if !waits {
                     line.come_back();
-                    self.open_on_host(common, line, cx);
+                    self.open_on_host(line, cx);
                 }
             }
-            Some(_) => self.no_way_by_host(common, format_args!("cannot be used: {cause}"), cx),
+            Some(_) => self.no_way_by_host(format_args!("cannot be used: {cause}"), cx),
         }
     }
 
-    pub(super) fn lose_link(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(super) fn lose_link(&mut self, cx: &mut Cx<'_>) {
         if self.link_gone {
             return;
         }
         self.link_gone = true;
         match self.stage {
             // It is about to leave from the host.
-            ReleaseStage::Opening if common.exchange.is_finding() => {}
+            ReleaseStage::Opening if cx.own.exchange.is_finding() => {}
             ReleaseStage::Opening | ReleaseStage::Asking(_) | ReleaseStage::Sending(_) => {
-                common.exchange.close(cx.out);
-                self.find_parent(common, cx);
+                cx.own.exchange.close(cx.out);
+                self.find_parent(cx);
             }
             // No caller waits for this any more.
-            ReleaseStage::Queued(_) => self.answer_del(common, cx),
+            ReleaseStage::Queued(_) => self.answer_del(cx),
             // It will soon be known whether the link took the RELEASE before it disappeared.
             ReleaseStage::Leaving(_) => {}
             ReleaseStage::Marking
@@ -373,14 +360,14 @@ impl Release {
     }
 
     /// Tries again later, because the host's link lets nothing out.
-    fn no_way_by_host(&mut self, common: &mut Common, cause: impl fmt::Display, cx: &mut Cx<'_>) {
-        let parent = common.identity.lan.parent().unwrap_or_default();
-        self.held_up_by(common, format!("host link {parent} {cause}"), cx);
+    fn no_way_by_host(&mut self, cause: impl fmt::Display, cx: &mut Cx<'_>) {
+        let parent = cx.own.identity.lan.parent().unwrap_or_default();
+        self.held_up_by(format!("host link {parent} {cause}"), cx);
         self.later(cx);
     }
 
     /// Reports once what the RELEASE waits for, and has `list` show it.
-    fn held_up_by(&mut self, common: &mut Common, what: String, cx: &Cx<'_>) {
+    fn held_up_by(&mut self, what: String, cx: &Cx<'_>) {
         if self
             .held_up
             .as_ref()
@@ -388,7 +375,7 @@ impl Release {
         {
             return;
         }
-        tracing::warn!(attachment = %common.attachment, address = %self.lease.address, waits_for = what, "RELEASE held up: without it the lease ends by itself");
+        tracing::warn!(attachment = %cx.own.attachment, address = %self.lease.address, waits_for = what, "RELEASE held up: without it the lease ends by itself");
         let since = self
             .held_up
             .as_ref()

@@ -2,7 +2,8 @@
 
 use fastrand::Rng;
 
-use super::Holders;
+use super::Common;
+use crate::binding::Holders;
 use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
 use crate::effect::OpId;
@@ -12,8 +13,10 @@ use crate::link::{Link, Step, Target};
 use crate::outbox::{Outbox, Waiter};
 use crate::time::{BootId, Now};
 
-/// What a binding works with while it handles one event.
+/// What a life works with while it handles one event.
 pub(crate) struct Cx<'a> {
+    /// What it shares with the other lives of its binding.
+    pub(crate) own: &'a mut Common,
     pub(crate) now: Now,
     pub(crate) boot: &'a BootId,
     pub(crate) out: &'a mut Outbox,
@@ -29,14 +32,14 @@ pub(crate) struct Cx<'a> {
 }
 
 impl Cx<'_> {
-    pub(super) fn change(&mut self, waiter: Waiter, link: &Link, steps: Vec<Step>) {
-        change(self.out, self.interfaces, waiter, link, steps);
+    pub(in crate::binding) fn change(&mut self, waiter: Waiter, steps: Vec<Step>) {
+        change(self.out, self.interfaces, waiter, &self.own.link, steps);
     }
 
-    /// Returns whether a link is being changed, for any binding.
-    pub(super) fn is_changing(&self, link: &Link) -> bool {
-        link.in_netns()
-            .is_some_and(|at| self.interfaces.is_changing(at))
+    /// Returns whether its link is being changed, for any binding.
+    pub(in crate::binding) fn is_changing(&self) -> bool {
+        let at = self.own.link.in_netns();
+        at.is_some_and(|at| self.interfaces.is_changing(at))
     }
 }
 
