@@ -22,7 +22,7 @@ pub(crate) use self::note::Leave;
 use self::persistence::Persistence;
 use self::warnings::Warnings;
 use super::Report;
-use super::holders::{Claim, Stand};
+use super::holders::Standing;
 use crate::event::{Event, EventKind};
 use crate::grant::{Dns, Grant};
 use crate::identity::{Attachment, Identity};
@@ -233,30 +233,24 @@ impl Common {
 }
 
 impl Cx<'_> {
+    /// Returns the other live binding that has the identity, if there is one.
+    fn other_holder(&self) -> Option<BindingId> {
+        let holder = self.holders.of(&self.own.identity.key());
+        holder.filter(|holder| *holder != self.own.id)
+    }
+
     pub(super) fn held_by_other(&self) -> bool {
-        self.holders
-            .of(&self.own.identity.key())
-            .is_some_and(|holder| holder != self.own.id)
+        self.other_holder().is_some()
     }
 
     /// Returns whether another live binding has the identity, and has or may yet get `own`, the address that this one has or will
     /// have. A holder with another address is no reason to keep this one.
     pub(super) fn is_held_over(&self, own: Option<Ipv4Addr>) -> bool {
-        let Some(holder) = self
-            .holders
-            .of(&self.own.identity.key())
-            .filter(|holder| *holder != self.own.id)
-        else {
+        let Some(holder) = self.other_holder() else {
             return false;
         };
-        let held = self
-            .holders
-            .standing(holder)
-            .filter(|standing| standing.stage == Stand::Held);
-        let has = held
-            .and_then(|standing| standing.claim)
-            .filter(Claim::is_granted);
-        has.is_none_or(|claim| Some(claim.address) == own)
+        let held = self.holders.standing(holder).and_then(Standing::held);
+        held.is_none_or(|address| Some(address) == own)
     }
 
     /// Opens sockets on the binding's own link, or on the LAN's if it speaks from there, or if the profile sends broadcasts over

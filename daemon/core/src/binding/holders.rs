@@ -23,6 +23,14 @@ pub(crate) struct Standing {
     pub(crate) claim: Option<Claim>,
 }
 
+impl Standing {
+    /// Returns the address that a server has granted to a binding that is held.
+    pub(super) fn held(self) -> Option<Ipv4Addr> {
+        let is_held = |claim: &Claim| claim.is_granted() && self.stage == Stand::Held;
+        self.claim.filter(is_held).map(|claim| claim.address)
+    }
+}
+
 /// How far a binding is, as far as others must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stand {
@@ -35,7 +43,7 @@ pub(crate) enum Stand {
 }
 
 impl Stand {
-    fn is_live(self) -> bool {
+    pub(super) fn is_live(self) -> bool {
         matches!(self, Self::Acquiring | Self::Held)
     }
 }
@@ -132,13 +140,7 @@ impl Holders {
                 false => self.leave(binding),
             }
         }
-        let has = |standing: Standing| {
-            let granted = standing
-                .claim
-                .filter(|claim| claim.is_granted() && standing.stage == Stand::Held);
-            granted.map(|claim| claim.address)
-        };
-        if has(standing).is_some() && before.and_then(has) != has(standing) {
+        if standing.held().is_some() && before.and_then(Standing::held) != standing.held() {
             self.settled.insert(binding.id);
             let key = binding.identity.key();
             if self.leaving.contains_key(&key) {

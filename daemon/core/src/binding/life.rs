@@ -6,9 +6,9 @@ pub(super) mod release;
 
 use std::ops::ControlFlow;
 
-use super::holders::Standing;
-use super::{Abort, Acquire, Common, Cx, Found, Hold, Leave, Release, Want};
-use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};
+use super::holders::{Claim, Stand};
+use super::{Acquire, Common, Cx, Found, Hold, Leave, Release, Want};
+use crate::effect::{BindingState, ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::interface::News;
 use crate::limits::Limits;
 use crate::link::{LinkCause, LinkView};
@@ -243,10 +243,10 @@ impl Life {
         }
     }
 
-    /// Abandons the acquisition.
-    pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
+    /// Abandons the acquisition, and tells its caller why if it still waits.
+    pub(crate) fn abort(&mut self, why: Option<Failure>, cx: &mut Cx<'_>) {
         if let Self::Acquiring(acquire) = self {
-            let next = acquire.abort(abort, cx);
+            let next = acquire.abort(why, cx);
             self.enter(next, cx);
         }
     }
@@ -334,11 +334,11 @@ pub(super) const SAME: Next = ControlFlow::Continue(());
 
 /// What every life can be asked, and is told. What happens to only one life belongs to that life.
 pub(super) trait Living {
-    /// Returns whether the binding is the live holder of its identity. An abandoned binding is not.
-    fn is_live(&self) -> bool;
+    /// Returns how far the binding is.
+    fn stand(&self) -> Stand;
 
-    /// Returns the binding's standing: how far it is, and its claim on an address.
-    fn standing(&self, now: Instant) -> Standing;
+    /// Returns its claim on an address.
+    fn claim(&self, now: Instant) -> Option<Claim>;
 
     /// Returns the lease that the binding holds, if callers may hear about it, or gives back.
     fn lease<'a>(&'a self, common: &'a Common, now: Instant) -> Option<&'a Lease>;

@@ -33,7 +33,7 @@ pub(crate) use self::common::{Common, Leave};
 pub(crate) use self::holders::Holders;
 use self::holders::Standing;
 pub(crate) use self::life::Life;
-pub(crate) use self::life::acquire::{Abort, Acquire, Known};
+pub(crate) use self::life::acquire::{Acquire, Known};
 pub(crate) use self::life::hold::Hold;
 pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
@@ -81,7 +81,10 @@ impl Binding {
 
     /// Returns the binding's standing: how far it is, and its claim on an address.
     pub(crate) fn standing(&self, now: Instant) -> Standing {
-        self.life.get().standing(now)
+        Standing {
+            stage: self.life.get().stand(),
+            claim: self.life.get().claim(now),
+        }
     }
 
     /// Returns its interface, if that can be looked at: a host link shows nothing about the binding's container.
@@ -92,7 +95,7 @@ impl Binding {
 
     /// Returns whether the binding is the live holder of its identity. An abandoned binding is not.
     pub(crate) fn is_live(&self) -> bool {
-        self.life.get().is_live()
+        self.life.get().stand().is_live()
     }
 
     /// Returns the lease that the binding holds, if callers may hear about it, or gives back.

@@ -16,7 +16,7 @@ use super::notice::Notice;
 use super::operation::Operation;
 use super::slots::{Asked, Waiting};
 use super::timers::Key;
-use crate::binding::{Abort, Leave, Life, Release};
+use crate::binding::{Leave, Life, Release};
 use crate::effect::{Add, Answer, Call, Failure, Outcome, RequestId, StoreCause, Why};
 use crate::identity::Attachment;
 use crate::job::LIMIT;
@@ -312,11 +312,9 @@ impl Registry {
                 self.end(now, attachment);
             }
             Some(Operation::Acquiring(_, id)) => {
-                let id = *id;
-                let abort = why.map_or(Abort::Silent, Abort::Because);
-                self.tables
-                    .with(now, id, |life, cx| life.abort(abort.clone(), cx));
-                if abort == Abort::Silent {
+                let (id, is_silent) = (*id, why.is_none());
+                self.tables.with(now, id, |life, cx| life.abort(why, cx));
+                if is_silent {
                     self.begin(attachment, Operation::Leaving(id));
                 }
             }

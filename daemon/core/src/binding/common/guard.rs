@@ -134,11 +134,7 @@ impl Common {
 
     /// Records that the leased address is not on the interface.
     pub(in crate::binding) fn guard_off_address(&mut self, address: Ipv4Addr) {
-        if let Some(guard) = self
-            .guard
-            .as_mut()
-            .filter(|guard| guard.window.address() == address)
-        {
+        if let Some(guard) = self.guard_of(address) {
             guard.window.disappeared();
         }
     }
@@ -248,9 +244,14 @@ impl Common {
     }
 
     fn guards(&self, address: Ipv4Addr) -> bool {
-        self.guard
-            .as_ref()
-            .is_some_and(|guard| guard.window.address() == address)
+        let guard = self.guard.as_ref();
+        guard.is_some_and(|guard| guard.window.address() == address)
+    }
+
+    /// Returns the watch of this address.
+    fn guard_of(&mut self, address: Ipv4Addr) -> Option<&mut Guard> {
+        let guard = self.guard.as_deref_mut();
+        guard.filter(|guard| guard.window.address() == address)
     }
 
     /// Returns the link that the window's frames leave by: the profile's choice for broadcasts applies to ARP too.
@@ -384,11 +385,7 @@ impl Cx<'_> {
     /// Records that an address appeared on the binding's interface. Returns whether it is the one under watch: then a watch must
     /// follow.
     pub(in crate::binding) fn guard_on_address(&mut self, address: Ipv4Addr) -> bool {
-        let guard = self
-            .own
-            .guard
-            .as_mut()
-            .filter(|guard| guard.window.address() == address);
+        let guard = self.own.guard_of(address);
         guard
             .map(|guard| guard.window.appeared(self.now.boot))
             .is_some()
@@ -409,12 +406,7 @@ impl Cx<'_> {
     /// on): the neighbours know the previous one, which may have been announced. Returns whether an announcement begins, to be
     /// followed by a watch.
     pub(in crate::binding) fn announce_moved(&mut self, address: Ipv4Addr) -> bool {
-        let Some(guard) = self
-            .own
-            .guard
-            .as_mut()
-            .filter(|guard| guard.window.address() == address)
-        else {
+        let Some(guard) = self.own.guard_of(address) else {
             return self.announce(address);
         };
         guard.window.announce_again(self.now.boot);

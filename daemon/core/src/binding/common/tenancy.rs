@@ -19,12 +19,6 @@ use crate::event::EventKind;
 use crate::source::{Client, Lease, Loss, Output, Verdict};
 use crate::time::Instant;
 
-/// What a server offers or has granted although another binding has it.
-pub(in crate::binding) struct Taken {
-    pub(in crate::binding) tenant: Tenant,
-    pub(in crate::binding) lease: Lease,
-}
-
 /// Returns the claim on a lease's address.
 pub(in crate::binding) fn claim_to(lease: &Lease, granted: bool) -> Claim {
     let basis = if granted {
@@ -64,18 +58,17 @@ pub(in crate::binding) fn tenant(address: Ipv4Addr, cx: &Cx<'_>) -> Option<Tenan
         .tenant(&cx.own.identity.lan, address, cx.own.id, cx.now.boot)
 }
 
-/// Returns the address of another holder that a server gives: an offer that is about to be requested, or a lease.
-/// `used`: the binding's own address.
+/// Returns what a server gives although another holder has its address, and that holder: an offer that is about to be requested, or a
+/// lease. `used`: the binding's own address.
 pub(in crate::binding) fn taken(
     client: &Client,
     output: &Output,
     used: Option<Ipv4Addr>,
     cx: &Cx<'_>,
-) -> Option<Taken> {
+) -> Option<(Tenant, Lease)> {
     let (lease, _) = given(client, output, used, cx.now.boot)?;
     let tenant = tenant(lease.ip(), cx)?;
-    let lease = lease.clone();
-    Some(Taken { tenant, lease })
+    Some((tenant, lease.clone()))
 }
 
 /// Returns what a server gives, and whether it has granted that: an offer that is about to be requested, or a lease.
@@ -95,8 +88,7 @@ pub(in crate::binding) fn given<'a>(
 }
 
 /// Reports that a server's address is another holder's; once for each server and holder.
-pub(in crate::binding) fn tell_taken(taken: &Taken, cx: &mut Cx<'_>) {
-    let Taken { tenant, lease } = taken;
+pub(in crate::binding) fn tell_taken(tenant: &Tenant, lease: &Lease, cx: &mut Cx<'_>) {
     let attachment = &cx.own.attachment;
     let holder = &tenant.who;
     let cause = format!("not taken from server {}: {holder} has it", lease.server);

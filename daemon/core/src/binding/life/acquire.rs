@@ -26,7 +26,7 @@ use self::phase::Phase;
 use self::survey::Reason;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
 use crate::binding::common::{siblings, tenancy, warnings};
-use crate::binding::holders::{Stand, Standing};
+use crate::binding::holders::{Claim, Stand};
 use crate::binding::{Common, Cx, Found, Living, Next, Quest, Report, SAME, Want};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::interface::News;
@@ -79,15 +79,6 @@ pub(crate) struct Acquire {
     phase: Phase,
     /// Whether somebody still wants the lease.
     wanted: bool,
-}
-
-/// Whether the caller of an abandoned acquisition still waits for an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Abort {
-    /// It hung up, or already has its answer.
-    Silent,
-    /// It is told why.
-    Because(Failure),
 }
 
 impl Acquire {
@@ -147,18 +138,17 @@ impl Acquire {
         }
     }
 
-    /// Abandons the acquisition.
-    pub(in crate::binding) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) -> Next {
-        let link_gone =
-            matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
-        let cancelled = matches!(abort, Abort::Because(Failure::Cancelled(_)));
+    /// Abandons the acquisition. `why`: what its caller is told, unless it hung up or already has its answer.
+    pub(in crate::binding) fn abort(&mut self, why: Option<Failure>, cx: &mut Cx<'_>) -> Next {
+        let link_gone = matches!(&why, Some(Failure::Link { cause, .. }) if cause.is_gone());
+        let cancelled = matches!(why, Some(Failure::Cancelled(_)));
         // Nothing is owed, or only the address that the container has.
         let only_its_own = self
             .client
             .owed(cx.now.boot)
             .is_none_or(|lease| self.quest.insists() == Some(lease.ip()));
         let runs_on = self.quest.adopts() && !link_gone && !cancelled && only_its_own;
-        if let Abort::Because(failure) = abort {
+        if let Some(failure) = why {
             cx.out.report(cx.own.id, Report::Failed(failure));
         }
         self.wanted = false;
@@ -229,7 +219,7 @@ impl Acquire {
 
     fn fail_link(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         let target = Target::Known(cx.own.link.clone()).to_string();
-        self.abort(Abort::Because(Failure::Link { target, cause }), cx)
+        self.abort(Some(Failure::Link { target, cause }), cx)
     }
 }
 
@@ -292,12 +282,15 @@ impl Living for Acquire {
         }
     }
 
-    fn is_live(&self) -> bool {
-        self.wanted
+    fn stand(&self) -> Stand {
+        match self.wanted {
+            true => Stand::Acquiring,
+            false => Stand::Leaving,
+        }
     }
 
     /// A container that is adopted has its address, whatever its server says.
-    fn standing(&self, now: Instant) -> Standing {
+    fn claim(&self, now: Instant) -> Option<Claim> {
         let used = self
             .quest
             .adopts
@@ -305,14 +298,7 @@ impl Living for Acquire {
             .map(|address| claim_of_user(address.addr()));
         let claim =
             claim_of(&self.client, now).filter(|claim| claim.is_granted() || used.is_none());
-        Standing {
-            stage: if self.wanted {
-                Stand::Acquiring
-            } else {
-                Stand::Leaving
-            },
-            claim: claim.or(used).filter(|_| self.phase != Phase::Over),
-        }
+        claim.or(used).filter(|_| self.phase != Phase::Over)
     }
 
     fn lease<'a>(&'a self, _common: &'a Common, _now: Instant) -> Option<&'a Lease> {
@@ -402,7 +388,7 @@ impl Living for Acquire {
             }
             Some(_) | None => timed_out(self, &cx.own.identity.lan, cx.now.boot),
         };
-        self.abort(Abort::Because(failure), cx)
+        self.abort(Some(failure), cx)
     }
 
     /// Fails the ADD at once if sockets cannot be had: its caller can do more about it than waiting can.

@@ -11,7 +11,7 @@ use crate::binding::common::guard::decline;
 use crate::binding::common::note::extension;
 use crate::binding::common::tenancy::claim_of;
 use crate::binding::common::{Permit, tenancy, warnings};
-use crate::binding::holders::{Stand, Standing};
+use crate::binding::holders::{Claim, Stand};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
@@ -160,14 +160,12 @@ impl Hold {
         used: Option<Ipv4Addr>,
         cx: &mut Cx<'_>,
     ) -> Option<Loss> {
-        let taken = tenancy::taken(&self.client, output, used, cx)?;
-        tenancy::tell_taken(&taken, cx);
+        let (tenant, lease) = tenancy::taken(&self.client, output, used, cx)?;
+        tenancy::tell_taken(&tenant, &lease, cx);
         let pause = self.client.pause();
         output.replace(self.client.refuse(cx.now.boot, pause));
-        cx.out
-            .report(cx.own.id, Report::WantsRenewed(taken.tenant.id));
-        let server = taken.lease.server;
-        let address = taken.lease.ip();
+        cx.out.report(cx.own.id, Report::WantsRenewed(tenant.id));
+        let (server, address) = (lease.server, lease.ip());
         used.map(|_| Loss::Misplaced { server, address })
     }
 
@@ -377,15 +375,12 @@ impl Living for Hold {
         }
     }
 
-    fn is_live(&self) -> bool {
-        true
+    fn stand(&self) -> Stand {
+        Stand::Held
     }
 
-    fn standing(&self, now: Instant) -> Standing {
-        Standing {
-            stage: Stand::Held,
-            claim: claim_of(&self.client, now),
-        }
+    fn claim(&self, now: Instant) -> Option<Claim> {
+        claim_of(&self.client, now)
     }
 
     /// Returns a lease in which everything new, besides its times, is durable (invariant 1). Another address means that the

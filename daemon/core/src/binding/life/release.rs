@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::binding::common::tenancy::claim_to;
-use crate::binding::holders::{Stand, Standing};
+use crate::binding::holders::{Claim, Stand};
 use crate::binding::{Common, Cx, Found, Leave, Life, Living, Next, Report, SAME, Want};
 use crate::effect::{BindingState, OpId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
@@ -375,7 +375,7 @@ impl Release {
     }
 
     fn is_held_over(&self, cx: &Cx<'_>) -> bool {
-        let own = self.standing(cx.now.boot).claim.map(|claim| claim.address);
+        let own = self.claim(cx.now.boot).map(|claim| claim.address);
         cx.is_held_over(own)
     }
 
@@ -403,17 +403,12 @@ impl Release {
 }
 
 impl Living for Release {
-    fn is_live(&self) -> bool {
-        false
+    fn stand(&self) -> Stand {
+        Stand::Leaving
     }
 
-    fn standing(&self, _now: Instant) -> Standing {
-        let claim =
-            (!self.owed.is_nothing()).then(|| claim_to(&self.lease, self.owed == Owed::Leased));
-        Standing {
-            stage: Stand::Leaving,
-            claim,
-        }
+    fn claim(&self, _now: Instant) -> Option<Claim> {
+        (!self.owed.is_nothing()).then(|| claim_to(&self.lease, self.owed == Owed::Leased))
     }
 
     fn lease<'a>(&'a self, _common: &'a Common, _now: Instant) -> Option<&'a Lease> {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::fallback;
 use super::judge::{Cause, Ruling};
-use super::{Abort, Acquire, Phase};
-use crate::binding::common::tenancy::{self, Taken};
+use super::{Acquire, Phase};
+use crate::binding::common::tenancy;
 use crate::binding::{Cx, Life, Living, Next, Report, SAME};
 use crate::conflict::PROBING;
 use crate::effect::Failure;
@@ -77,7 +77,7 @@ impl Acquire {
                 if asks {
                     self.client.refuse(now, Duration::ZERO);
                 }
-                self.abort(Abort::Because(failure), cx)?;
+                self.abort(Some(failure), cx)?;
                 return Continue(true);
             }
         }
@@ -100,11 +100,9 @@ impl Acquire {
         let quest = &self.quest;
         let ruling = self.misses.judge(quest, lease, granted, held, probed);
         if let Some(tenant) = tenant {
-            let holder = tenant.id;
-            let lease = lease.clone();
-            tenancy::tell_taken(&Taken { tenant, lease }, cx);
+            tenancy::tell_taken(&tenant, lease, cx);
             if !matches!(ruling, Ruling::GoOn) && !cut(Rule::RenewHolder) {
-                cx.out.report(cx.own.id, Report::WantsRenewed(holder));
+                cx.out.report(cx.own.id, Report::WantsRenewed(tenant.id));
             }
         }
         ruling
@@ -198,7 +196,7 @@ impl Acquire {
                 tracing::warn!(attachment = %cx.own.attachment, %none, "no server answers, and the fallback has no free address");
                 return match resort.has_none(none.clone()) {
                     true => SAME,
-                    false => self.abort(Abort::Because(Failure::NoAddress(none)), cx),
+                    false => self.abort(Some(Failure::NoAddress(none)), cx),
                 };
             }
         };
@@ -244,7 +242,7 @@ impl Acquire {
         let resort = self.resort.as_mut();
         if !resort.is_some_and(|resort| resort.wish_again(address, quest, cx)) {
             let failure = Failure::Conflict { address, by };
-            return self.abort(Abort::Because(failure), cx);
+            return self.abort(Some(failure), cx);
         }
         SAME
     }

@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::ops::ControlFlow::Break;
 
 use super::judge::Ruling;
-use super::{Abort, Acquire, Phase};
+use super::{Acquire, Phase};
 use crate::binding::common::guard::decline;
 use crate::binding::common::{change, tenancy};
 use crate::binding::life::release::{Owed, Release};
@@ -275,7 +275,7 @@ impl Acquire {
         cx.close_guard();
         self.spoils(lease.ip(), cx);
         match self.misses.used(&self.quest, lease, by, may) {
-            Ruling::Fail(failure) if self.wanted => self.abort(Abort::Because(failure), cx),
+            Ruling::Fail(failure) if self.wanted => self.abort(Some(failure), cx),
             _ => SAME,
         }
     }
@@ -288,7 +288,7 @@ impl Acquire {
         if self.quest.insists().is_some() && self.wanted {
             let waited = whole_millis(cx.now.boot.saturating_since(self.quest.began));
             let waiting_for = "the lease to be confirmed as good, and it ended first";
-            return self.abort(Abort::Because(Failure::TimedOut(waiting_for, waited)), cx);
+            return self.abort(Some(Failure::TimedOut(waiting_for, waited)), cx);
         }
         SAME
     }
@@ -341,7 +341,7 @@ impl Acquire {
     /// Closes the exchange. What a server was asked to commit is first released or declined on the same sockets, unless another
     /// binding has taken over the identity meanwhile, or has the address.
     pub(super) fn undo_exchange(&mut self, cx: &mut Cx<'_>) {
-        let own = self.standing(cx.now.boot).claim.map(|claim| claim.address);
+        let own = self.claim(cx.now.boot).map(|claim| claim.address);
         if cx.is_held_over(own) {
             return cx.close();
         }
