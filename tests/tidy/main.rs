@@ -188,7 +188,7 @@ const LAYERS: [(&str, &str); 34] = [
         "source",
         "source question backoff tenure grant lan wire identity time",
     ),
-    ("lan", "trouble identity time"),
+    ("lan", "trouble wire identity time"),
     ("trouble", "identity time"),
     ("conflict", "conflict wire identity time"),
     ("range", "identity time"),

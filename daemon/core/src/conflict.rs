@@ -28,7 +28,6 @@
 //! macvlan a conflict with the parent's own address cannot be seen: the two do not hear each other.
 
 pub mod departed;
-pub mod lans;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -1,7 +1,14 @@
-//! One account of each LAN: which servers said what and when, which stopped to answer, and which ADDs came to nothing there.
+//! One account of each LAN: which servers said what and when, which stopped to answer, which are on the wire, how many addresses were
+//! declined, whose claims prove nothing, and which ADDs came to nothing there.
 //!
 //! Rules and surfaces ask here instead of each keeping its own: whether a caller with little patience is kept waiting, whether a
 //! server still extends leases, what `status` reports. What is known about a LAN grows old, and is forgotten.
+//!
+//! RFC 5227 §2.1.1 slows down a host that has met ten conflicts: one new address a minute. That is for a host which chooses its
+//! addresses itself. Here a server chooses, and what costs the LAN something is the DECLINE, which takes an address out of the
+//! pool. If tries were slowed down, one container with forged ARP would keep all others of its LAN from starting. So tries are
+//! not held back, and DECLINEs are: [`MOST_DECLINES`] for a LAN in ten minutes. Without one an ADD that meets a conflict
+//! ends. In the background the pauses between tries grow to ten minutes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -11,8 +18,10 @@ use ipnet::Ipv4Net;
 
 use crate::identity::{Attachment, Lan};
 use crate::patience::REMEMBERED;
+use crate::rules::{Rule, cut};
 use crate::time::{Instant, Now, WallTime};
 use crate::trouble::{Subject, Trouble, TroubleKind};
+use crate::wire::Mac;
 
 /// For how long a LAN's servers count as silent after a request without an offer.
 const GAVE_UP: Duration = Duration::from_secs(60);
@@ -23,6 +32,12 @@ const SAID: Duration = Duration::from_secs(3600);
 /// The most LANs, and the most servers of one, that there is an account of.
 const MOST: usize = 256;
 const MOST_SERVERS: usize = 16;
+
+/// How many DECLINEs the clients of a LAN may send within ten minutes.
+pub(crate) const MOST_DECLINES: usize = 10;
+
+/// How many stations that answer for all addresses are remembered of a LAN: the latest.
+const MOST_PROXIES: usize = 8;
 
 /// The account of each LAN.
 #[derive(Debug, Default)]
@@ -36,6 +51,10 @@ struct Account {
     /// ADDs that failed since the last one that succeeded.
     failed: Option<Failed>,
     servers: BTreeMap<Ipv4Addr, Server>,
+    /// When the last DECLINEs were sent.
+    declines: Vec<Instant>,
+    /// The stations that answer for every address, and when each was found to.
+    proxies: Vec<(Mac, Instant)>,
 }
 
 /// ADDs that failed.
@@ -62,6 +81,9 @@ struct Server {
     subnet: Option<Ipv4Net>,
     /// Since when it has not answered such requests.
     silent: Option<Now>,
+    /// When it was asked whether it is on the wire, and whether it has answered. A frame sent over the macvlans' parent link leaves on
+    /// the wire and reaches none of them: a server that does not answer may be in a macvlan itself.
+    asked: Option<(Instant, bool)>,
 }
 
 /// What a server said.
@@ -109,6 +131,12 @@ impl Server {
     fn last(&self) -> Option<Instant> {
         self.heard.max(self.silent.map(|silent| silent.boot))
     }
+
+    /// Returns whether it is on the wire, if it was asked lately.
+    fn wire(&self, now: Instant) -> Option<bool> {
+        let asked = self.asked.filter(|(at, _)| counts(*at, now));
+        asked.map(|(_, on_wire)| on_wire)
+    }
 }
 
 impl Accounts {
@@ -154,9 +182,7 @@ impl Accounts {
     /// Records that an ADD failed for a reason of the host or the LAN.
     pub(crate) fn add_failed(&mut self, lan: &Lan, whose: &Attachment, why: String, now: Now) {
         let failed = &mut self.of(lan, now.boot).failed;
-        let before = failed
-            .take()
-            .filter(|failed| now.boot < failed.last + REMEMBERED);
+        let before = failed.take().filter(|failed| counts(failed.last, now.boot));
         let (count, since) = before.map_or((0, now.wall), |failed| (failed.count, failed.since));
         *failed = Some(Failed {
             count: count + 1,
@@ -242,6 +268,71 @@ impl Accounts {
         self.0.iter().flat_map(of_lan).collect()
     }
 
+    /// Counts a DECLINE. Returns whether it may be sent.
+    pub(crate) fn decline(&mut self, lan: &Lan, now: Instant) -> bool {
+        let may = self.may_decline(lan, now);
+        let declines = &mut self.of(lan, now).declines;
+        declines.retain(|at| counts(*at, now));
+        declines.extend(may.then_some(now));
+        may
+    }
+
+    /// Returns whether a DECLINE may be sent.
+    pub(crate) fn may_decline(&self, lan: &Lan, now: Instant) -> bool {
+        let declines = self.0.get(lan).map_or(&[][..], |known| &known.declines);
+        let last = declines.iter().filter(|at| counts(**at, now));
+        last.count() < MOST_DECLINES || cut(Rule::DeclineLimit)
+    }
+
+    /// Records that a station answered for an address that nobody can have.
+    pub(crate) fn answers_for_all(&mut self, lan: &Lan, mac: Mac, now: Instant) {
+        let proxies = &mut self.of(lan, now).proxies;
+        proxies.retain(|(known, _)| *known != mac);
+        if proxies.len() == MOST_PROXIES {
+            proxies.remove(0);
+        }
+        proxies.push((mac, now));
+    }
+
+    /// Returns whether a station is known to answer for every address.
+    pub(crate) fn is_proxy(&self, lan: &Lan, mac: Mac, now: Instant) -> bool {
+        let proxies = self.0.get(lan).map_or(&[][..], |known| &known.proxies);
+        let is_it = |(known, at): &(Mac, Instant)| *known == mac && counts(*at, now);
+        proxies.iter().any(is_it)
+    }
+
+    /// Returns whether all servers that clients have chosen lately are on the wire, and one of them is acceptable.
+    pub(crate) fn are_on_wire(
+        &self,
+        lan: &Lan,
+        fits: impl Fn(Ipv4Addr) -> bool,
+        now: Instant,
+    ) -> bool {
+        let servers = self.0.get(lan).into_iter().flat_map(|known| &known.servers);
+        let asked = servers.filter_map(|(server, known)| Some((*server, known.wire(now)?)));
+        let asked: Vec<_> = asked.collect();
+        asked.iter().all(|(_, on_wire)| *on_wire) && asked.iter().any(|(server, _)| fits(*server))
+    }
+
+    /// Returns whether a server is known to be on the wire; `None`: it is to be asked, and counts as asked now.
+    pub(crate) fn is_on_wire(&mut self, lan: &Lan, server: Ipv4Addr, now: Instant) -> Option<bool> {
+        let server = self.of(lan, now).server(server);
+        let is_on_wire = server.wire(now);
+        if is_on_wire.is_none() {
+            server.asked = Some((now, false));
+        }
+        is_on_wire
+    }
+
+    /// Records that a station has answered by ARP.
+    pub(crate) fn answered(&mut self, lan: &Lan, address: Ipv4Addr) {
+        let account = self.0.get_mut(lan);
+        let server = account.and_then(|known| known.servers.get_mut(&address));
+        if let Some((_, on_wire)) = server.and_then(|server| server.asked.as_mut()) {
+            *on_wire = true;
+        }
+    }
+
     /// Returns what is wrong with LANs. `held`: the server and the subnet of each lease.
     pub(crate) fn troubles<'a>(
         &'a self,
@@ -250,7 +341,7 @@ impl Accounts {
     ) -> Vec<Trouble> {
         let failed = self.0.iter().filter_map(|(lan, account)| {
             let failed = account.failed.as_ref()?;
-            (now < failed.last + REMEMBERED).then(|| failed.trouble(lan))
+            counts(failed.last, now).then(|| failed.trouble(lan))
         });
         let mut subnets: BTreeMap<&Lan, BTreeMap<Ipv4Addr, Ipv4Net>> = BTreeMap::new();
         for (lan, server, subnet) in held {
@@ -272,6 +363,11 @@ impl Accounts {
             .filter_map(|(lan, subnets)| differ(lan, &subnets));
         failed.chain(differ).collect()
     }
+}
+
+/// Returns whether what happened at a time still counts.
+fn counts(at: Instant, now: Instant) -> bool {
+    now < at + REMEMBERED
 }
 
 impl Failed {

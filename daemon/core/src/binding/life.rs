@@ -134,7 +134,7 @@ impl Life {
         if let Frame::Arp(arp) = frame {
             // It may be a server's answer from the wire. An answer to a question of the container's may come from a sibling.
             if arp.op == ArpOp::Reply && arp.target.is_unspecified() {
-                cx.conflicts.answered(&cx.own.identity.lan, arp.sender);
+                cx.lans.answered(&cx.own.identity.lan, arp.sender);
             }
             if guard_hears {
                 self.happens(cx, |life, cx| life.hear(arp, cx));

@@ -103,8 +103,7 @@ fn resume(core: &mut Registry, now: Now, id: BindingId, mut record: Record) {
         rng: &mut tables.rng,
         holders: tables.bindings.holders(),
         interfaces: &mut tables.interfaces,
-        conflicts: &mut tables.conflicts,
-        lans: &tables.lans,
+        lans: &mut tables.lans,
         departed: &tables.departed,
     };
     let life = match (state, same_boot) {

@@ -10,7 +10,6 @@ use super::profiles::Profiles;
 use super::timers::Timers;
 use crate::binding::{Binding, Cx, Hold, Life, Release};
 use crate::conflict::departed::Departed;
-use crate::conflict::lans::Lans;
 use crate::effect::ExchangeId;
 use crate::identity::{Attachment, Lan};
 use crate::interface::{At, Interfaces, News};
@@ -32,7 +31,6 @@ pub(crate) struct Tables {
     pub(super) departed: Departed,
     /// What is known about each LAN.
     pub(crate) lans: Accounts,
-    pub(super) conflicts: Lans,
     pub(super) profiles: Profiles,
     pub(crate) timers: Timers,
 }
@@ -48,7 +46,6 @@ impl Tables {
             interfaces: Interfaces::default(),
             departed: Departed::default(),
             lans: Accounts::default(),
-            conflicts: Lans::default(),
             profiles: Profiles::default(),
             timers: Timers::default(),
         }
@@ -65,8 +62,7 @@ impl Tables {
                 rng: &mut self.rng,
                 holders,
                 interfaces: &mut self.interfaces,
-                conflicts: &mut self.conflicts,
-                lans: &self.lans,
+                lans: &mut self.lans,
                 departed: &self.departed,
             };
             f(life, &mut cx);

@@ -23,9 +23,8 @@ const OF_BINDINGS: [&str; 4] = [
 ];
 
 /// What follows lasts, whatever bindings there are; each has a bound of its own.
-const LASTING: [&str; 14] = [
+const LASTING: [&str; 13] = [
     "registry.tables.lans",
-    "registry.tables.conflicts",
     "registry.tables.departed",
     "registry.tables.profiles",
     "registry.tables.out.counts",

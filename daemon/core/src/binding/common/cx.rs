@@ -5,7 +5,6 @@ use fastrand::Rng;
 use super::Common;
 use crate::binding::Holders;
 use crate::conflict::departed::Departed;
-use crate::conflict::lans::Lans;
 use crate::effect::OpId;
 use crate::interface::Interfaces;
 use crate::lan::Accounts;
@@ -24,9 +23,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) holders: &'a Holders,
     pub(crate) interfaces: &'a mut Interfaces,
     /// What is known about each LAN.
-    pub(crate) conflicts: &'a mut Lans,
-    /// What servers said on each LAN.
-    pub(crate) lans: &'a Accounts,
+    pub(crate) lans: &'a mut Accounts,
     /// Interfaces that are about to disappear.
     pub(crate) departed: &'a Departed,
 }

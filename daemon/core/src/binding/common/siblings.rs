@@ -23,9 +23,9 @@ pub(in crate::binding) fn send(client: &Client, mut frames: Vec<Vec<u8>>, cx: &m
     cx.own.exchange.send(frames, cx.out);
     let is_on_wire = if client.asks_first() {
         let fits = |server| cx.own.profile.client.servers.trusts(server);
-        cx.conflicts.are_on_wire(lan, fits, now)
+        cx.lans.are_on_wire(lan, fits, now)
     } else if let Some(server) = client.requests_first() {
-        let is_on_wire = cx.conflicts.is_on_wire(lan, server, now);
+        let is_on_wire = cx.lans.is_on_wire(lan, server, now);
         if is_on_wire.is_none() {
             let question = Arp::request(cx.own.link.mac(), Ipv4Addr::UNSPECIFIED, server).encode();
             cx.own.exchange.send_over(question, Some(parent), cx.out);

@@ -102,7 +102,7 @@ pub(in crate::binding) fn tell_taken(tenant: &Tenant, lease: &Lease, cx: &mut Cx
 /// DECLINEs.
 pub(in crate::binding) fn limit_declines(output: &mut Output, cx: &mut Cx<'_>) {
     if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &output.verdict {
-        let may = cx.conflicts.may_decline(&cx.own.identity.lan, cx.now.boot)
+        let may = cx.lans.may_decline(&cx.own.identity.lan, cx.now.boot)
             && is_unheld("DECLINE", lease, cx);
         if !may {
             output.frames.clear();

@@ -2,8 +2,8 @@
 
 use crate::binding::Cx;
 use crate::binding::common::tenancy::is_unheld;
-use crate::conflict::lans::MOST_DECLINES;
 use crate::event::EventKind;
+use crate::lan::MOST_DECLINES;
 use crate::source::{Client, Lease};
 use crate::wire::Mac;
 
@@ -33,7 +33,7 @@ pub(in crate::binding) fn declined(lease: &Lease, by: Mac, cx: &mut Cx<'_>) -> b
     let attachment = &cx.own.attachment;
     let address = lease.ip();
     let lan = cx.own.identity.lan.clone();
-    let may = cx.conflicts.decline(&lan, cx.now.boot);
+    let may = cx.lans.decline(&lan, cx.now.boot);
     if may {
         tracing::warn!(%attachment, %address, %by, server = %lease.server, "another station uses the address: declined");
         let cause = format_args!("{by} uses the address");

@@ -166,7 +166,7 @@ impl Cx<'_> {
         }
         let lan = &self.own.identity.lan;
         arp.sender == guard.window.address()
-            && self.conflicts.is_proxy(lan, arp.sender_mac, self.now.boot)
+            && self.lans.is_proxy(lan, arp.sender_mac, self.now.boot)
     }
 
     /// Goes on after every station that claims the address was found to claim every address.
@@ -178,7 +178,7 @@ impl Cx<'_> {
         let lan = self.own.identity.lan.clone();
         for by in question.claimants() {
             tracing::warn!(attachment = %self.own.attachment, %lan, %address, %by, %control, "a station answers for an address that nobody can have: its claims are ignored");
-            self.conflicts.answers_for_all(&lan, *by, self.now.boot);
+            self.lans.answers_for_all(&lan, *by, self.now.boot);
             if let Some(lease) = client.claimed(self.now.boot) {
                 let cause = format_args!(
                     "{by} claims {address}, and answered for {control} too, which nobody can have: its claims are ignored"
