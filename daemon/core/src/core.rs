@@ -60,8 +60,9 @@ impl Core {
             }
             Input::Request { id, call } => self.request(now, id, call),
             Input::HungUp(id) => {
-                let is_known = self.registry.hung_up(now, id) || self.desk().hung_up(now, id);
-                self.registry.unknown += u64::from(!is_known);
+                if !self.registry.hung_up(now, id) {
+                    self.desk().hung_up(now, id);
+                }
             }
             Input::Done { op, outcome } => self.registry.done(now, op, outcome),
             Input::Frame {
@@ -154,11 +155,6 @@ impl Core {
     /// lease has no record.
     pub fn adopting(&self) -> usize {
         self.registry.adopting()
-    }
-
-    /// Returns how many inputs bore an id that was no longer known. They came late, and were dropped.
-    pub fn unknown_ids(&self) -> u64 {
-        self.registry.unknown
     }
 
     fn desk(&mut self) -> Desk<'_> {

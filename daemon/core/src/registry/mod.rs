@@ -125,8 +125,6 @@ pub(crate) struct Registry {
     fallbacks: Fallbacks,
     audit: Audit,
     pub(crate) seeking: Seeking,
-    /// How many inputs bore an id that was no longer known. They came late, and were dropped.
-    pub(crate) unknown: u64,
     /// Open during the current input.
     spare: Option<Spare>,
     /// What must still be said to the doors above.
@@ -150,7 +148,6 @@ impl Registry {
             orphans: Orphans::default(),
             fallbacks: Fallbacks::default(),
             seeking: Seeking::default(),
-            unknown: 0,
             spare: None,
             notices: VecDeque::new(),
         }
@@ -241,12 +238,9 @@ impl Registry {
             Some(Waiter::Seek(by)) => self.searched(now, by, outcome),
             Some(Waiter::Above(waiter)) => self.notices.push_back(Notice::Done(waiter, outcome)),
             Some(Waiter::Journal) => {}
-            None => {
-                self.unknown += 1;
-                sockets
-                    .into_iter()
-                    .for_each(|exchange| self.tables.out.close(exchange));
-            }
+            None => sockets
+                .into_iter()
+                .for_each(|exchange| self.tables.out.close(exchange)),
         }
         if let Some(at) = changed {
             self.link_changed(now, at);
@@ -295,10 +289,8 @@ impl Registry {
     }
 
     /// Returns the binding that has these sockets. A STATUS only checks whether sockets can be opened.
-    fn has_sockets(&mut self, exchange: ExchangeId) -> Option<BindingId> {
-        let owner = self.tables.out.exchange(exchange);
-        self.unknown += u64::from(owner.is_none());
-        match owner? {
+    fn has_sockets(&self, exchange: ExchangeId) -> Option<BindingId> {
+        match self.tables.out.exchange(exchange)? {
             Owner::Binding(id) => Some(id),
             Owner::Call(_) | Owner::Above(_) => None,
         }

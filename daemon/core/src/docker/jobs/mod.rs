@@ -228,8 +228,8 @@ impl Desk<'_> {
         self.call_goes_on(id, next);
     }
 
-    /// Drops a call whose caller hung up. Returns false if it is not known here.
-    pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
+    /// Drops a call whose caller hung up.
+    pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) {
         self.set_timer(DoorTimer::Call(id), None);
         match self.docker.jobs.remove(&id) {
             Some(DockerJob::Inquire(job)) => job.hang_up(self),
@@ -237,9 +237,8 @@ impl Desk<'_> {
             Some(DockerJob::Network(job)) => job.hang_up(self),
             Some(DockerJob::Endpoint(name, _)) => self.await_endpoint_no_more(now, id, &name),
             // The answer may have left at the same moment. What Docker does not know then is kept.
-            None => return false,
+            None => {}
         }
-        true
     }
 
     /// Handles a frame that came in on a call's sockets.
