@@ -203,16 +203,13 @@ fn lost_messages_during_an_add_lead_to_a_look() {
 }
 
 #[test]
-fn repeated_removals_are_reported_once_a_minute() {
+fn repeated_removals_are_reported_once() {
     let mut rig = bound();
-    for (until, told) in [(1000.0, 1), (1059.9, 1), (1060.1, 2), (1119.0, 2)] {
-        rig.run_until(until);
-        for _ in 0..10 {
-            rig.take_off(A);
-            rig.configure(A);
-        }
-        assert_eq!(rig.removals(), told, "at {until}");
+    for _ in 0..10 {
+        rig.take_off(A);
+        rig.configure(A);
     }
+    assert_eq!(rig.removals(), 1);
     rig.take_off(A);
     rig.sent.clear();
     rig.run_until(1170.0);

@@ -373,8 +373,8 @@ impl Hold {
             self.after.record |= is == Presence::TakenOff;
             return;
         };
-        let is_news =
-            is == Presence::TakenOff && self.rare.get_or_insert_default().reports_removal(now);
+        let cause = "somebody took it off the interface: it is not put back";
+        let is_news = is == Presence::TakenOff && cx.own.warnings.is_new(cause);
         // Whoever took the address off decides about its routes too.
         seat.work_mut()
             .filter(|_| is.is_left())
@@ -390,7 +390,6 @@ impl Hold {
         }
         if is_news {
             tracing::warn!(%attachment, %address, "somebody took the leased address off the interface");
-            let cause = "somebody took it off the interface: it is not put back";
             cx.note(EventKind::AddressRemoved, &lease, cause);
         }
         if is == Presence::Elsewhere {
