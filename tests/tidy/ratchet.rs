@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use crate::{read, tracked};
 
 /// Lines of code in `daemon/core` and `daemon/range`, without blank lines, comments and tests.
-const LINES: usize = 24_659;
+const LINES: usize = 24_010;
 /// Constants of the core that are a `Duration`.
-const DURATIONS: usize = 50;
+const DURATIONS: usize = 49;
 
 /// Room that was argued for: lines, durations, and the argument. It ends when the two numbers above take it in.
 const ROOM: [(usize, usize, &str); 0] = [];

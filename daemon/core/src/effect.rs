@@ -5,7 +5,7 @@
 //!   shell's own limit.
 //! * Effects of one [`ExchangeId`] keep their order; so do transactions. Nothing else is ordered by position: what must
 //!   come after something waits for its `Done`.
-//! * A `Done`, `Frame` or `HungUp` with an id that the core no longer knows is counted and dropped.
+//! * A `Done`, `Frame` or `HungUp` with an id that the core no longer knows is dropped.
 
 mod add;
 mod call;

@@ -90,18 +90,9 @@ impl LinkCause {
 
     /// Returns whether the path no longer leads to the namespace: it is gone, or this daemon sees another file system.
     pub fn is_missing(&self) -> bool {
-        match self {
-            Self::NoNetns(_) | Self::NetnsChanged(_) => true,
-            // A file on which the namespace was mounted, or still is although this daemon does not see that.
-            Self::NotANetns(_) | Self::NotMounted(_) | Self::NoPath(_) => false,
-            Self::NoDirectory(_) | Self::NetnsRemoved(_) => false,
-            Self::NoLink(_) | Self::HostNetns(_) | Self::NotEthernet(_) => false,
-            Self::Down
-            | Self::MacTaken(_)
-            | Self::Refused { .. }
-            | Self::NoDescriptor { .. }
-            | Self::TimedOut => false,
-        }
+        // The file on which it was mounted, which is there without it, proves nothing: it may be mounted where this daemon does not see
+        // that.
+        matches!(self, Self::NoNetns(_) | Self::NetnsChanged(_))
     }
 
     /// Returns whether the namespace was not seen, for any reason: it may be gone, or out of sight.

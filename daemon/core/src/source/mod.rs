@@ -111,10 +111,8 @@ impl Output {
 /// What has happened to the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There is a lease where there was none, or an earlier lease was confirmed.
-    Won(Arc<Lease>),
-    /// The lease was extended; its other values may have changed.
-    Kept(Arc<Lease>),
+    /// A server granted a lease, or extended or confirmed the one that there was; its other values may have changed.
+    Granted(Arc<Lease>),
     /// The lease is gone. The client looks for a new one, over other sockets: the open ones are closed.
     Lost(Arc<Lease>, Loss),
 }
@@ -123,7 +121,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Loss {
     /// It ended before any server extended it.
-    #[error("expired{}", .reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
+    #[error("no server had extended it{}", .reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
     Expired {
         /// What is known about the cause, for a person.
         reason: Option<String>,

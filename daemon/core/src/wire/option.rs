@@ -231,19 +231,10 @@ impl Dropped {
 impl BadOption {
     /// Returns whether the option's meaning is unknown because it is cut short or malformed; else it is known and useless.
     fn is_unread(&self) -> bool {
-        match self {
-            Self::Truncated | Self::Length(_) | Self::Compression | Self::Route => true,
-            Self::Misplaced
-            | Self::Overload(_)
-            | Self::Mask(_)
-            | Self::NotAHost(_)
-            | Self::TooMany(_) => false,
-            Self::Mtu(_)
-            | Self::MtuForIpv6(_)
-            | Self::Name(_)
-            | Self::Destination(_)
-            | Self::NoRoute => false,
-        }
+        matches!(
+            self,
+            Self::Truncated | Self::Length(_) | Self::Compression | Self::Route
+        )
     }
 }
 

@@ -79,9 +79,7 @@ pub(in crate::binding) fn given<'a>(
     now: Instant,
 ) -> Option<(&'a Lease, bool)> {
     match (&output.verdict, client.requesting()) {
-        (Some(Verdict::Won(lease) | Verdict::Kept(lease)), _) if used != Some(lease.ip()) => {
-            Some((&**lease, true))
-        }
+        (Some(Verdict::Granted(lease)), _) if used != Some(lease.ip()) => Some((&**lease, true)),
         (None, Some((_, false))) if !output.frames.is_empty() => Some((client.owed(now)?, false)),
         (Some(_) | None, _) => None,
     }

@@ -259,23 +259,23 @@ impl Living for Acquire {
         }
         siblings::send(&self.client, frames, cx);
         match verdict {
-            Some(Verdict::Won(lease)) if cx.own.probes_first() => self.probe_first(&lease, cx),
+            Some(Verdict::Granted(lease)) if cx.own.probes_first() => self.probe_first(&lease, cx),
             // It is held back until it is known whether the station's claim counts. The sockets stay open.
-            Some(Verdict::Won(lease)) if cx.own.doubts(lease.ip()) => {
+            Some(Verdict::Granted(lease)) if cx.own.doubts(lease.ip()) => {
                 self.enter(Phase::Probe);
                 cx.out.report(cx.own.id, Report::ExchangeOver);
                 SAME
             }
-            Some(Verdict::Won(_)) => self.make_durable(cx),
+            Some(Verdict::Granted(_)) => self.make_durable(cx),
             Some(Verdict::Lost(lease, Loss::Conflict { by })) => {
                 self.declined(&lease, by, cx)?;
                 self.seek(cx)
             }
-            Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
+            Some(Verdict::Lost(..)) | None if listen => {
                 cx.open(Sockets::new(cx.own.identity.chaddr, Hears::Answers), true);
                 SAME
             }
-            Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => {
+            Some(Verdict::Lost(..)) | None => {
                 cx.own.exchange.close(cx.out);
                 SAME
             }

@@ -5,7 +5,6 @@ mod moves;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::binding::common::guard::decline;
 use crate::binding::common::note::extension;
@@ -26,9 +25,6 @@ use crate::source::{Client, Fate, Lease, Loss, Output, Signal, StateName, UNREAC
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// How often the removal of the leased address is reported at most: repeated removals must not fill the journal.
-const REMOVALS: Duration = Duration::from_secs(60);
-
 /// A lease that is held.
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -44,8 +40,6 @@ pub(crate) struct Hold {
 /// What few leases have.
 #[derive(Debug, Default)]
 struct Rare {
-    /// When the removal of the leased address was last reported.
-    removal_reported: Option<Instant>,
     /// What the interface carried, or what its runtime was given to put there, if the lease has changed since then and the
     /// interface was not known.
     carried: Option<Grant>,
@@ -73,19 +67,6 @@ struct HeldBefore {
     state: StateName,
     /// The address that was used.
     used: Option<Ipv4Addr>,
-}
-
-impl Rare {
-    /// Returns, once, whether the removal of the leased address should be reported by now.
-    fn reports_removal(&mut self, now: Instant) -> bool {
-        let is_news = self
-            .removal_reported
-            .is_none_or(|told| now.saturating_since(told) >= REMOVALS);
-        if is_news {
-            self.removal_reported = Some(now);
-        }
-        is_news
-    }
 }
 
 impl Hold {
@@ -197,7 +178,7 @@ impl Hold {
             cx.end_exchange();
         }
         match verdict {
-            Some(Verdict::Won(lease) | Verdict::Kept(lease)) => self.extended(before, lease, cx),
+            Some(Verdict::Granted(lease)) => self.extended(before, lease, cx),
             Some(Verdict::Lost(lease, loss)) => self.lose(&lease, &loss, cx),
             None => {}
         }
@@ -303,17 +284,7 @@ impl Hold {
         let taken = was_used && matches!(loss, Loss::Conflict { .. });
         cx.let_guard_decline();
         match loss {
-            Loss::Expired { reason } => {
-                let reason = reason
-                    .as_ref()
-                    .map(|reason| format!(": {reason}"))
-                    .unwrap_or_default();
-                cx.note(
-                    EventKind::Expired,
-                    lease,
-                    format_args!("no server had extended it{reason}"),
-                );
-            }
+            Loss::Expired { .. } => cx.note(EventKind::Expired, lease, loss),
             Loss::Nak { .. } | Loss::Misplaced { .. } => cx.note(EventKind::Lost, lease, loss),
             Loss::Conflict { by } => _ = decline::declined(lease, *by, cx),
         }
@@ -508,7 +479,7 @@ impl Living for Hold {
 /// Counts the outcome of the client's message, and how long it took if it extended the lease.
 fn count(output: &Output, cx: &mut Cx<'_>) {
     cx.out.counts.settled(output.settled);
-    if let (Some(Verdict::Won(lease) | Verdict::Kept(lease)), Some((form, Fate::Answered))) =
+    if let (Some(Verdict::Granted(lease)), Some((form, Fate::Answered))) =
         (&output.verdict, output.settled)
         && form.extends()
     {

@@ -219,16 +219,11 @@ impl Client {
         out.dropped
             .extend(accept::dropped(&message.options, &lease));
         let lease = Arc::new(lease);
-        let extended = self.state.lease().is_some() && asked.is_none();
         self.begin_tally(0);
         self.state = State::Bound {
             lease: lease.clone(),
         };
-        out.verdict = Some(if extended {
-            Verdict::Kept(lease)
-        } else {
-            Verdict::Won(lease)
-        });
+        out.verdict = Some(Verdict::Granted(lease));
         Ok(())
     }
 

@@ -88,7 +88,7 @@ pub(super) fn settled(
     );
     let fate = match &output.verdict {
         _ if is_nak => Fate::Refused,
-        Some(Verdict::Won(_) | Verdict::Kept(_)) => Fate::Answered,
+        Some(Verdict::Granted(_)) => Fate::Answered,
         // Its ACK was declined at once.
         Some(Verdict::Lost(_, Loss::Conflict { .. })) if state == StateName::Requesting => {
             Fate::Answered

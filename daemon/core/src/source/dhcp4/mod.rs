@@ -338,7 +338,7 @@ impl Client {
     /// Moves on as far as the clock and the sockets allow.
     fn advance(&mut self, now: Instant, out: &mut Output) {
         // A lease just won is not used before the caller has made it durable.
-        if matches!(out.verdict, Some(Verdict::Won(_))) {
+        if matches!(out.verdict, Some(Verdict::Granted(_))) {
             return;
         }
         self.on_lease_clock(now, out);

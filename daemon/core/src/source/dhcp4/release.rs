@@ -15,8 +15,6 @@ pub struct ReleaseExchange {
     sender: Sender,
     lease: Lease,
     resolver: Option<Question>,
-    /// Whether the server is being looked for.
-    asks: bool,
     xid: u32,
 }
 
@@ -46,7 +44,6 @@ impl ReleaseExchange {
             sender,
             lease,
             resolver,
-            asks: true,
             xid: rng.u32(..),
         }
     }
@@ -55,7 +52,6 @@ impl ReleaseExchange {
     pub fn without_arp(self) -> Self {
         Self {
             resolver: None,
-            asks: false,
             ..self
         }
     }
@@ -71,9 +67,11 @@ impl ReleaseExchange {
             Some(QuestionAction::Ask(frames)) => ReleaseAction::Ask(frames),
             Some(QuestionAction::Wait) => ReleaseAction::Wait,
             Some(QuestionAction::Over) | None if self.lease.on_link() => {
-                self.send(Mac::BROADCAST, !self.asks)
+                self.send(Mac::BROADCAST, self.resolver.is_none())
             }
-            Some(QuestionAction::Over) | None => self.send(self.lease.server_mac, !self.asks),
+            Some(QuestionAction::Over) | None => {
+                self.send(self.lease.server_mac, self.resolver.is_none())
+            }
         }
     }
 

@@ -256,9 +256,7 @@ impl Acquire {
             Some(Verdict::Lost(lease, Loss::Conflict { by })) => self.declined(&lease, by, cx),
             Some(Verdict::Lost(lease, Loss::Expired { .. })) => self.outlived(&lease, cx),
             Some(
-                Verdict::Lost(_, Loss::Nak { .. } | Loss::Misplaced { .. })
-                | Verdict::Won(_)
-                | Verdict::Kept(_),
+                Verdict::Lost(_, Loss::Nak { .. } | Loss::Misplaced { .. }) | Verdict::Granted(_),
             )
             | None => SAME,
         }

@@ -33,7 +33,7 @@ pub(super) fn won(reply: impl Fn(Reply) -> Reply) -> Arc<Lease> {
     let (mut bench, xid) = requesting();
     let output = bench.answer(at(0.0), &reply(Reply::new(ACK, xid, 600)));
     match output.verdict {
-        Some(Verdict::Won(lease)) => lease,
+        Some(Verdict::Granted(lease)) => lease,
         other => panic!("{other:?}, {:?}", output.refused),
     }
 }
@@ -306,7 +306,7 @@ fn without_its_address_a_lease_asks_by_init_reboot() {
         &Reply::new(ACK, xid, 1000).with(54, &[192, 0, 2, 9]),
     );
     assert!(
-        matches!(other.verdict, Some(Verdict::Won(lease)) if lease.ip() == LEASED),
+        matches!(other.verdict, Some(Verdict::Granted(lease)) if lease.ip() == LEASED),
         "any server may extend it"
     );
 }

@@ -135,7 +135,9 @@ fn an_ack_to_discover_needs_rapid_commit() {
         assert_eq!(plain.refused, Some(refusal.into()));
         let output = bench.answer(at(0.1), &Reply::new(ACK, first.xid(), 600).with(80, &[]));
         match output.verdict {
-            Some(Verdict::Won(lease)) => assert_eq!((rapid_commit, lease.start), (true, at(0.0))),
+            Some(Verdict::Granted(lease)) => {
+                assert_eq!((rapid_commit, lease.start), (true, at(0.0)))
+            }
             other => assert_eq!((rapid_commit, other), (false, None)),
         }
     }
@@ -175,7 +177,7 @@ fn a_rapid_commit_server_is_believed_when_it_is_back() {
             now = bench.deadline().0;
         };
         assert!(
-            matches!(won, Some(Verdict::Won(_))),
+            matches!(won, Some(Verdict::Granted(_))),
             "waited for {waited_for}, {lease} s: {won:?}"
         );
         // A transaction that went on through the silence would have begun before the lease's time.
@@ -194,7 +196,11 @@ fn who_insists_on_an_address_has_no_rapid_commit() {
         assert_eq!(first.option(80).is_some(), preferred);
         let ack = Reply::new(ACK, first.xid(), 600).with(80, &[]);
         let won = bench.answer(at(0.0), &ack).verdict;
-        assert_eq!(matches!(won, Some(Verdict::Won(_))), preferred, "{won:?}");
+        assert_eq!(
+            matches!(won, Some(Verdict::Granted(_))),
+            preferred,
+            "{won:?}"
+        );
     }
 }
 
@@ -314,7 +320,7 @@ fn a_second_offer_is_requested_if_the_first_fails() {
         assert_eq!(told.miss == Miss::Unacknowledged, !refused);
         let won = bench.answer(now, &of_good(ACK, xid)).verdict;
         assert!(
-            matches!(won, Some(Verdict::Won(lease)) if (lease.ip(), lease.server) == (OTHER, GOOD))
+            matches!(won, Some(Verdict::Granted(lease)) if (lease.ip(), lease.server) == (OTHER, GOOD))
         );
     }
 }

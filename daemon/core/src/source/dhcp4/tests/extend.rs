@@ -84,7 +84,7 @@ fn all_tries_of_a_phase_have_one_xid() {
     assert_eq!(bench.resolved(at(700.0)).sent().xid(), xid);
     let mut renewed = bench.clone();
     let output = renewed.answer(at(701.0), &Reply::new(ACK, xid, 1000));
-    let lease = output.kept();
+    let lease = output.won();
     let found = (lease.start, renewed.client.state());
     assert_eq!(found, (at(500.0), StateName::Bound));
     let rebind = bench.clock(at(900.0)).sent();
@@ -98,7 +98,7 @@ fn all_tries_of_a_phase_have_one_xid() {
     assert_eq!((again, output.sent().xid()), (at(950.0), rebind.xid()));
     let output = bench.answer(at(951.0), &Reply::new(ACK, rebind.xid(), 1000));
     assert!(
-        matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.start == at(900.0)),
+        matches!(output.verdict, Some(Verdict::Granted(lease)) if lease.start == at(900.0)),
         "not later than its server's"
     );
 }
@@ -147,7 +147,7 @@ fn any_server_may_extend_a_lease() {
         assert_eq!(bench.client.state(), state);
         let ack = Reply::new(ACK, request.sent().xid(), 1000).with(54, &OTHER.octets());
         let output = bench.answer(at(when), &ack);
-        let lease = output.kept();
+        let lease = output.won();
         let found = (lease.server, lease.ip(), lease.start);
         assert_eq!(found, (OTHER, LEASED, at(when)));
     }
@@ -194,7 +194,7 @@ fn an_ack_of_its_own_server_overrules_an_earlier_nak() {
         let (until, _) = bench.deadline();
         let output = bench.answer(until, &Reply::new(ACK, xid, 1000));
         assert!(
-            matches!(output.verdict, Some(Verdict::Kept(_) | Verdict::Won(_))),
+            matches!(output.verdict, Some(Verdict::Granted(_))),
             "{output:?}"
         );
         assert_eq!(bench.client.state(), StateName::Bound);
@@ -245,10 +245,7 @@ fn a_relayed_nak_waits_for_an_ack_beside_it() {
             until - Duration::from_millis(100),
             &relayed(Reply::new(ACK, xid, 1000)),
         );
-        assert!(
-            matches!(ack.verdict, Some(Verdict::Kept(_) | Verdict::Won(_))),
-            "{ack:?}"
-        );
+        assert!(matches!(ack.verdict, Some(Verdict::Granted(_))), "{ack:?}");
         match state {
             StateName::Renewing => {
                 let (when, output) = alone.next(Timer::ReceiveWindow, &["DISCOVER"]);
@@ -291,7 +288,7 @@ fn a_foreign_nak_to_a_caller_counts_after_one_more_try() {
     let (_, output) = bench.clone().next(Timer::Retransmit, &["DISCOVER"]);
     assert!(output.verdict.is_none(), "there was no lease to lose");
     let output = bench.answer(at(0.5), &Reply::new(ACK, xid, 1000));
-    assert!(matches!(output.verdict, Some(Verdict::Won(lease)) if lease.ip() == LEASED));
+    assert!(matches!(output.verdict, Some(Verdict::Granted(lease)) if lease.ip() == LEASED));
 }
 
 #[test]
@@ -308,7 +305,7 @@ fn an_early_renewal_is_tried_three_times() {
     let mut late = bench.clone();
     let output = late.answer(at(127.9), &Reply::new(ACK, asked[0], 1000));
     assert!(
-        matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.start == at(100.0)),
+        matches!(output.verdict, Some(Verdict::Granted(lease)) if lease.start == at(100.0)),
         "{:?}",
         output.refused
     );
@@ -343,7 +340,7 @@ fn an_endless_lease_is_renewed_if_its_address_is_offered() {
     let found = (silent.client.state(), silent.client.deadline());
     assert_eq!(found, (StateName::Bound, None));
     let output = bench.answer(at(100.1), &Reply::new(ACK, renew.xid(), u32::MAX));
-    assert!(matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.times.is_none()));
+    assert!(matches!(output.verdict, Some(Verdict::Granted(lease)) if lease.times.is_none()));
     let found = (bench.client.state(), bench.client.deadline());
     assert_eq!(found, (StateName::Bound, None));
 }

@@ -145,15 +145,7 @@ impl Output {
     /// Returns the lease that the client got by this.
     pub(super) fn won(&self) -> Arc<Lease> {
         match &self.verdict {
-            Some(Verdict::Won(lease)) => lease.clone(),
-            _ => panic!("{self:?}"),
-        }
-    }
-
-    /// Returns the lease that the client has extended by this.
-    pub(super) fn kept(&self) -> Arc<Lease> {
-        match &self.verdict {
-            Some(Verdict::Kept(lease)) => lease.clone(),
+            Some(Verdict::Granted(lease)) => lease.clone(),
             _ => panic!("{self:?}"),
         }
     }

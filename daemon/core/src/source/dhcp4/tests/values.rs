@@ -102,7 +102,7 @@ fn a_bare_ack_changes_no_configuration() {
     let rebooted = rebooting.answer(at(0.0), &bare(xid)).verdict;
     let broken = |r: Reply| r.with(6, &[192, 0, 2, 53, 1]);
     for verdict in [renewed(&|r| r), renewed(&broken), rebound, rebooted] {
-        let (Some(Verdict::Kept(lease)) | Some(Verdict::Won(lease))) = verdict else {
+        let Some(Verdict::Granted(lease)) = verdict else {
             panic!("{verdict:?}")
         };
         assert!(
@@ -114,7 +114,7 @@ fn a_bare_ack_changes_no_configuration() {
             "{lease:?}"
         );
     }
-    let Some(Verdict::Kept(lease)) = renewed(&|r| r.with(3, &[192, 0, 2, 8])) else {
+    let Some(Verdict::Granted(lease)) = renewed(&|r| r.with(3, &[192, 0, 2, 8])) else {
         panic!("not extended")
     };
     let mut by_itself = Lease::unknown(full().address, at(500.0));
@@ -127,7 +127,7 @@ fn a_bare_ack_changes_no_configuration() {
     let found = (lease.routes.len(), &lease.dns, lease.mtu);
     assert_eq!(found, (1, &by_itself.dns, None), "withdrawn");
     let elsewhere = renewed(&|r| r.giving([10, 0, 0, 7].into()));
-    let Some(Verdict::Kept(lease)) = elsewhere else {
+    let Some(Verdict::Granted(lease)) = elsewhere else {
         panic!("{elsewhere:?}")
     };
     // Another address has nothing of the first.
@@ -153,7 +153,7 @@ fn renewed(answer: impl Fn(Reply) -> Reply) -> Lease {
         at(500.0),
         &answer(whole(bare(xid)).with(3, &SERVER.octets())),
     );
-    let lease = output.kept();
+    let lease = output.won();
     Lease {
         start: full().start,
         times: full().times,
