@@ -262,6 +262,21 @@ fn a_relayed_nak_waits_for_an_ack_beside_it() {
 }
 
 #[test]
+fn a_client_on_the_hosts_link_ignores_a_relayed_nak() {
+    let mut bench = Bench::bound(500, 900, 1000);
+    bench.client.set_addressed(false);
+    let (sent, output) = bench.next(Timer::Renew, &["REQUEST"]);
+    let nak = Reply {
+        giaddr: Ipv4Addr::new(192, 0, 2, 254),
+        ..Reply::nak(output.sent().xid())
+    };
+    bench.answer(sent, &nak);
+    let (_, output) = bench.next(Timer::ReceiveWindow, &[]);
+    assert!(output.verdict.is_none(), "{output:?}");
+    assert_eq!(bench.client.state(), StateName::Renewing);
+}
+
+#[test]
 fn its_own_servers_nak_is_obeyed_at_once() {
     for (mut bench, xid) in [rebinding(), confirming()] {
         let (until, _) = bench.deadline();
