@@ -582,8 +582,7 @@ fn a_flood_waits_in_the_socket_and_not_in_the_daemon() {
 #[test]
 fn an_exchange_breaks_when_its_namespaces_process_ends() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         // Its input ends with this test.
         let mut child = netns.run(|| {
             Command::new("cat")

@@ -148,8 +148,7 @@ impl Lab {
 
     /// Makes a namespace with a veth, and looks at it. Its other end has this name.
     pub(super) async fn known(&mut self, outside: &str) -> (Netns, LinkView) {
-        let netns = Netns::new();
-        netns.veth(outside);
+        let netns = Netns::with_veth(outside);
         let view = self.inspect(netns.eth0()).await.unwrap();
         (netns, view)
     }
@@ -274,8 +273,7 @@ impl Lab {
 
     /// Makes a namespace with a veth whose other end is in the host, both up, and returns both links.
     pub(super) async fn pair(&mut self) -> (Netns, Link, Link) {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         let (_, inside) = self.apply(netns.eth0(), &[Step::Up]).await;
         let (_, outside) = self.apply(host("host0"), &[Step::Up]).await;
         let inside = self.has_carrier(inside.unwrap()).await;
@@ -335,6 +333,13 @@ impl Netns {
             Self::here()
         });
         made.join().unwrap()
+    }
+
+    /// One with a veth whose other end is here and has this name.
+    pub(super) fn with_veth(outside: &str) -> Self {
+        let netns = Self::new();
+        netns.veth(outside);
+        netns
     }
 
     /// The calling thread's.

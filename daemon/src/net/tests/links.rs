@@ -27,8 +27,7 @@ use crate::net::registrar::Registrar;
 #[test]
 fn a_link_is_looked_at_set_up_and_given_an_mtu() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         let before = lab.inspect(netns.eth0()).await.unwrap();
         assert_eq!(
             (before.ifname.as_str(), before.mac, before.mtu),
@@ -95,8 +94,7 @@ fn the_links_of_a_subnet_are_those_with_its_very_prefix() {
 #[test]
 fn steps_end_at_the_first_failure_and_say_why() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         let (taken, result) = lab
             .apply(
                 netns.eth0(),
@@ -118,8 +116,7 @@ fn steps_end_at_the_first_failure_and_say_why() {
 #[test]
 fn a_link_of_the_host_is_looked_at_in_the_host() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         let host0 = host("host0");
         let (_, view) = lab.apply(host0.clone(), &[Step::Up]).await;
         let view = view.unwrap();
@@ -219,8 +216,7 @@ fn what_is_no_network_namespace_is_told_at_once() {
 #[test]
 fn the_namespace_of_the_host_must_be_asked_for() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let _netns = Netns::with_veth("host0");
         let own = PathBuf::from("/proc/thread-self/ns/net");
         let named = |host_too| {
             Target::Named(ByName {
@@ -261,8 +257,7 @@ fn a_path_that_was_made_again_leads_to_another_namespace() {
     in_lab(async |mut lab: Lab| {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("netns");
-        let first = Netns::new();
-        first.veth("host0");
+        let first = Netns::with_veth("host0");
         symlink(first.path(), &path).unwrap();
         let view = lab.inspect(named(&path, "eth0")).await.unwrap();
         let link = inside(&path, &view);
@@ -273,8 +268,7 @@ fn a_path_that_was_made_again_leads_to_another_namespace() {
             Ok(view.at())
         );
 
-        let second = Netns::new();
-        second.veth("host1");
+        let second = Netns::with_veth("host1");
         std::fs::remove_file(&path).unwrap();
         symlink(second.path(), &path).unwrap();
         let no_path = LinkCause::NoPath(path.clone());
@@ -311,8 +305,7 @@ fn a_path_stays_in_the_host_prefix_over_absolute_links() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().to_owned();
     in_lab(async move |_| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         for made in ["run/netns", "var", "proc"] {
             std::fs::create_dir_all(root.join(made)).unwrap();
         }
@@ -394,8 +387,7 @@ fn work_that_hangs_is_told_and_its_thread_replaced() {
 #[test]
 fn steps_that_nobody_waits_for_any_more_are_not_taken() {
     in_lab(async |_| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         let pool = pool(Path::new("/"), 1, Duration::from_secs(5));
         let target = netns.eth0();
         let steps = [Step::Up, Step::Mtu(1400), Step::Mtu(1300)];
@@ -429,8 +421,7 @@ fn work_that_panics_costs_its_thread_and_no_more() {
 #[test]
 fn nobody_in_a_namespace_answers_in_the_kernels_place() {
     in_lab(async |_lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         netns.run(|| {
             let mut netlink = Netlink::open().unwrap();
             netlink.view(Which::Name("eth0"), Cookie(1)).unwrap();
@@ -463,8 +454,7 @@ fn of_server(netns: &Netns, ifname: &str, mac: Mac) -> Target {
 #[test]
 fn a_link_is_found_by_the_mac_that_its_server_knows() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         let by = |ifname, mac| of_server(&netns, ifname, mac);
         let view = lab.inspect(by("gone", MAC)).await.unwrap();
         assert_eq!((view.ifname.as_str(), view.mac), ("eth0", MAC));
@@ -485,8 +475,7 @@ fn a_link_is_found_by_the_mac_that_its_server_knows() {
 #[test]
 fn of_links_with_one_mac_the_one_with_a_way_out_counts() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         let known = of_server(&netns, "eth0", MAC);
         // As KubeVirt does: the interface becomes a port under another name, and another link has its name and address.
         netns.ip_link("set eth0 down\nset eth0 name eth0-nic\nadd br0 type bridge\n");

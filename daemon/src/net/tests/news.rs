@@ -39,8 +39,7 @@ fn is_death(event: &KernelMessage) -> bool {
 #[test]
 fn carrier_comes_and_goes_with_the_other_end() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         let (_, inside) = lab.apply(netns.eth0(), &[Step::Up]).await;
         let inside = inside.unwrap();
         assert!(inside.up && !inside.carrier);
@@ -69,8 +68,7 @@ fn addresses_come_and_go() {
 #[test]
 fn the_hosts_namespace_is_watched_once_asked_for() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         let target = Target::Named(ByName {
             netns: "/proc/thread-self/ns/net".into(),
             ifname: "host0".to_owned(),
@@ -354,8 +352,7 @@ fn change_mtu(netns: &Netns, times: usize) {
 #[test]
 fn a_link_with_hundreds_of_names_loses_no_news() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         netns.ip_link(
             &(0..490)
                 .map(|n| format!("property add dev eth0 altname {n:0127}\n"))

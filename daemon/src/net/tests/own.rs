@@ -466,8 +466,7 @@ fn links_of_ours_are_not_reported_without_docker() {
 impl Lab {
     /// Makes something that the kernel reports, and waits for the report.
     async fn pair_after(&mut self) -> Netns {
-        let netns = Netns::new();
-        netns.veth("host1");
+        let netns = Netns::with_veth("host1");
         let view = self.inspect(netns.eth0()).await.unwrap();
         netns.ip("address add 192.0.2.9/24 dev eth0");
         let address = "192.0.2.9".parse().unwrap();

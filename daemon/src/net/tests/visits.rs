@@ -75,8 +75,7 @@ fn one_visit_sets_a_link_up_and_opens_its_sockets() {
 #[test]
 fn without_carrier_or_a_link_no_sockets_are_opened() {
     in_lab(async |mut lab: Lab| {
-        let netns = Netns::new();
-        netns.veth("host0");
+        let netns = Netns::with_veth("host0");
         let (view, exchange) = lab.prepare(netns.eth0()).await;
         assert!(view.is_ok_and(|view| view.up && !view.carrier) && exchange.is_none());
         let nowhere = named(netns.path(), "eth7");
