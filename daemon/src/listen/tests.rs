@@ -10,6 +10,23 @@ fn bind(path: &Path) -> Result<(UnixListener, Place), ListenError> {
         .map(|(mut listeners, mut places)| (listeners.remove(0).1, places.remove(0)))
 }
 
+/// Returns a directory, and a path for a socket in it.
+fn place() -> (TempDir, PathBuf) {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    (dir, path)
+}
+
+/// Returns a socket that systemd passes.
+fn given(name: &str, path: PathBuf) -> (String, OwnedFd) {
+    (name.to_owned(), UnixListener::bind(path).unwrap().into())
+}
+
+/// Returns what is wrong with a place.
+fn trouble(place: &Place) -> &str {
+    place.trouble.as_deref().unwrap_or_default()
+}
+
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
@@ -50,18 +67,13 @@ fn a_socket_without_its_file_is_bound_again() {
 
 #[test]
 fn what_took_the_socket_s_place_stays_until_it_is_dead() {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("s");
+    let (_dir, path) = place();
     let (_listener, mut place) = bind(&path).unwrap();
     fs::remove_file(&path).unwrap();
     let other = UnixListener::bind(&path).unwrap();
     assert!(place.tend().is_none());
     assert!(
-        place
-            .trouble
-            .as_ref()
-            .unwrap()
-            .contains("is served by process"),
+        trouble(&place).contains("is served by process"),
         "{place:?}"
     );
     drop(other);
@@ -71,8 +83,7 @@ fn what_took_the_socket_s_place_stays_until_it_is_dead() {
 
 #[test]
 fn a_live_socket_with_a_full_backlog_is_refused() {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("s");
+    let (_dir, path) = place();
     let live = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
     live.bind(&SockAddr::unix(&path).unwrap()).unwrap();
     live.listen(0).unwrap();
@@ -82,8 +93,7 @@ fn a_live_socket_with_a_full_backlog_is_refused() {
 
 #[test]
 fn what_is_not_a_socket_is_left_alone() {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("s");
+    let (_dir, path) = place();
     fs::write(&path, "precious").unwrap();
     assert!(matches!(bind(&path), Err(ListenError::NotASocket { .. })));
     assert_eq!(fs::read(&path).unwrap(), b"precious");
@@ -91,8 +101,7 @@ fn what_is_not_a_socket_is_left_alone() {
 
 #[test]
 fn a_socket_that_took_the_place_of_ours_is_not_removed() {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("s");
+    let (_dir, path) = place();
     let (_listener, ours) = bind(&path).unwrap();
     fs::remove_file(&path).unwrap();
     let _other = UnixListener::bind(&path).unwrap();
@@ -102,8 +111,7 @@ fn a_socket_that_took_the_place_of_ours_is_not_removed() {
 
 #[test]
 fn of_many_daemons_that_start_at_once_one_listens() {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("s");
+    let (_dir, path) = place();
     for _ in 0..50 {
         // A stale socket to compete for.
         drop(UnixListener::bind(&path).unwrap());
@@ -130,20 +138,14 @@ fn of_many_daemons_that_start_at_once_one_listens() {
 
 /// Returns the place of a socket that systemd passes.
 fn place_of(path: &Path) -> Place {
-    let given = UnixListener::bind(path).unwrap();
-    let sockets = listen(
-        Path::new("/elsewhere"),
-        None,
-        None,
-        vec![("leasehold.socket".into(), given.into())],
-    );
+    let given = vec![given("leasehold.socket", path.to_owned())];
+    let sockets = listen(Path::new("/elsewhere"), None, None, given);
     sockets.unwrap().1.remove(0)
 }
 
 #[test]
 fn an_inherited_socket_is_checked_and_never_removed() {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("s");
+    let (dir, path) = place();
     let place = place_of(&path);
     assert_eq!(place.path(), path);
     drop(place);
@@ -152,23 +154,12 @@ fn an_inherited_socket_is_checked_and_never_removed() {
     assert!(place.tend().is_none() && place.trouble.is_none());
     fs::remove_file(dir.path().join("t")).unwrap();
     assert!(place.tend().is_none());
-    assert!(
-        place
-            .trouble
-            .as_ref()
-            .unwrap()
-            .contains("systemctl restart leasehold.socket")
-    );
+    assert!(trouble(&place).contains("systemctl restart leasehold.socket"));
 
     let (wrong, _peer) = UnixStream::pair().unwrap();
     let error = listen(&path, None, None, vec![("docker".into(), wrong.into())]).unwrap_err();
     assert!(matches!(error, ListenError::Activation(_)), "{error}");
-    let given = |name: &str| {
-        (
-            name.to_owned(),
-            UnixListener::bind(dir.path().join(name)).unwrap().into(),
-        )
-    };
+    let given = |name: &str| given(name, dir.path().join(name));
     let error = listen(&path, None, None, vec![given("one"), given("two")])
         .unwrap_err()
         .to_string();
@@ -282,15 +273,8 @@ fn the_read_socket_belongs_to_a_group_and_may_fail() {
         (listeners.len(), paths(&places[1..])),
         (1, vec![(Protocol::Read, path.clone())])
     );
-    assert!(
-        places[1].tend().is_none()
-            && places[1]
-                .trouble
-                .as_ref()
-                .unwrap()
-                .contains("cannot create"),
-        "{places:?}"
-    );
+    assert!(places[1].tend().is_none());
+    assert!(trouble(&places[1]).contains("cannot create"), "{places:?}");
     fs::remove_file(dir.path().join("read")).unwrap();
     let _ours = places[1].tend().unwrap();
     assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o660, 0o755));
@@ -301,12 +285,7 @@ fn the_read_socket_belongs_to_a_group_and_may_fail() {
 #[test]
 fn systemd_passes_both_sockets_in_any_order() {
     let dir = TempDir::new().unwrap();
-    let given = |name: &str, file: &str| {
-        (
-            name.to_owned(),
-            UnixListener::bind(dir.path().join(file)).unwrap().into(),
-        )
-    };
+    let given = |name: &str, file: &str| given(name, dir.path().join(file));
     let both = vec![given("read", "r"), given("leasehold.socket", "s")];
     let (listeners, places) = listen(Path::new("/elsewhere"), None, None, both).unwrap();
     assert_eq!(

@@ -13,8 +13,7 @@ use leasehold_core::wire::Mac;
 use leasehold_core::wire::option::{OPTIONS, REQUEST_LIST};
 
 use super::super::Site;
-use super::super::cni::Asked;
-use super::{add, parse, rows, with_config};
+use super::{add, add_on, parse, rows, with_config};
 
 const POD: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;OTHER;=;K8S_POD_UID=7";
 
@@ -157,30 +156,22 @@ fn the_pods_name_is_the_host_name_where_it_can_be() {
 
 #[test]
 fn client_identifiers_follow_the_configuration() {
-    let table: [(&str, &[u8]); 10] = [
-        (r#"{"clientId": "container"}"#, b"\0abc/lan/net1"),
-        (r#"{"clientId": "mac"}"#, &[1, 2, 0, 0, 0, 0, 9]),
-        (r#"{"clientId": "pod"}"#, b"\0shop/web-0/net1"),
-        (r#"{"clientId": "hex:ff:00"}"#, &[255, 0]),
-        (r#"{"clientId": "text:printer"}"#, b"\0printer"),
-        (r#"{"clientId": "text:{container}"}"#, b"\0abc"),
-        (r#"{"clientId": "hex:09:08"}"#, &[9, 8]),
-        (
-            r#"{"clientId": "text:prod-a/{namespace}/{pod}/{ifname}"}"#,
-            b"\0prod-a/shop/web-0/net1",
-        ),
-        (
-            r#"{"provide": [{"option": "dhcp-client-identifier", "value": "printer"}]}"#,
-            b"printer",
-        ),
-        (
-            r#"{"provide": [{"option": "61", "value": "x", "fromArg": "K8S_POD_NAME"}]}"#,
-            b"web-0",
-        ),
-    ];
-    for (ipam, bytes) in table {
-        assert_eq!(client_id(ipam, POD), bytes, "{ipam}");
-        assert!(profile(ipam, POD).client.provide.is_empty(), "{ipam}");
+    let table = r#"
+        "clientId": "container" => \x00abc/lan/net1
+        "clientId": "mac" => \x01\x02\x00\x00\x00\x00\t
+        "clientId": "pod" => \x00shop/web-0/net1
+        "clientId": "hex:ff:00" => \xff\x00
+        "clientId": "text:printer" => \x00printer
+        "clientId": "text:{container}" => \x00abc
+        "clientId": "text:prod-a/{namespace}/{pod}/{ifname}" => \x00prod-a/shop/web-0/net1
+        "provide": [{"option": "dhcp-client-identifier", "value": "printer"}] => printer
+        "provide": [{"option": "61", "value": "x", "fromArg": "K8S_POD_NAME"}] => web-0
+    "#;
+    for [key, bytes] in rows(table) {
+        let ipam = format!("{{{key}}}");
+        let sent = client_id(&ipam, POD).escape_ascii().to_string();
+        assert_eq!(sent, bytes, "{ipam}");
+        assert!(profile(&ipam, POD).client.provide.is_empty(), "{ipam}");
     }
 }
 
@@ -335,16 +326,9 @@ fn broadcast_is_for_ipvlan_unless_it_is_said_otherwise() {
             broadcast: site,
             ..Site::default()
         };
-        match Asked::parse(&with_config("ADD", &config), &site)
-            .unwrap()
-            .call
-        {
-            Call::Add(add) => {
-                assert_eq!(add.profile.on_parent, plugin == "ipvlan");
-                add.profile.client.broadcast
-            }
-            other => panic!("{other:?}"),
-        }
+        let add = add_on(&with_config("ADD", &config), &site);
+        assert_eq!(add.profile.on_parent, plugin == "ipvlan");
+        add.profile.client.broadcast
     };
     let table = [
         ("macvlan", r#""auto""#, false, false),
@@ -372,10 +356,7 @@ fn a_time_out_that_is_not_said_is_the_daemons() {
             add_timeout: Duration::from_secs(7),
             ..Site::default()
         };
-        match Asked::parse(&asking(ipam, ""), &site).unwrap().call {
-            Call::Add(add) => add.timeout.as_secs(),
-            other => panic!("{other:?}"),
-        }
+        add_on(&asking(ipam, ""), &site).timeout.as_secs()
     };
     let table = [
         ("{}", 7),
@@ -439,25 +420,15 @@ fn an_address_is_asked_for_in_three_ways() {
 
 #[test]
 fn the_runtimes_hardware_address_is_the_clients() {
-    let mac = Mac([2, 0, 0, 0, 0, 0xab]);
-    assert_eq!(
-        said(r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#, "")
-            .unwrap()
-            .chaddr,
-        Some(mac)
-    );
-    assert_eq!(
-        said(r#", "runtimeConfig": {"mac": "02-00-00-00-00-AB"}"#, "")
-            .unwrap()
-            .chaddr,
-        Some(mac)
-    );
-    assert_eq!(
-        said(r#", "runtimeConfig": {"mac": ""}"#, "")
-            .unwrap()
-            .chaddr,
-        None
-    );
+    let mac = Some(Mac([2, 0, 0, 0, 0, 0xab]));
+    for (said_mac, chaddr) in [
+        ("02:00:00:00:00:ab", mac),
+        ("02-00-00-00-00-AB", mac),
+        ("", None),
+    ] {
+        let more = format!(r#", "runtimeConfig": {{"mac": "{said_mac}"}}"#);
+        assert_eq!(said(&more, "").unwrap().chaddr, chaddr, "{said_mac}");
+    }
     let asks = |more: &str| said(more, "").unwrap().profile.client.broadcast;
     let mac = r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#;
     assert!(

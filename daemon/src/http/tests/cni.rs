@@ -1,15 +1,23 @@
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold_api::cni::{Code, Request};
+use leasehold_api::cni::{Code, Error, Version};
 use leasehold_core::effect::{Answer, Call, Failure, StoreCause};
 use leasehold_core::identity::{Attachment, Lan};
 use leasehold_core::link::{LinkCause, Place};
 use leasehold_core::wire::Mac;
 
-use leasehold_api::cni::Version;
-
+use super::super::cni::Asked;
 use super::{CONFIG, add, leased, parse, request, rows, with_config};
+
+fn asked(verb: &str, config: &str) -> Result<Asked, Error> {
+    parse(&with_config(verb, config))
+}
+
+/// Returns the code with which this is refused.
+fn code(verb: &str, config: &str) -> Code {
+    asked(verb, config).unwrap_err().code
+}
 
 fn attachment() -> Attachment {
     Attachment::cni("lan", "abc", "net1")
@@ -106,7 +114,7 @@ fn a_check_expects_the_addresses_of_its_interface() {
         .map(|address| address.parse().unwrap())
         .to_vec();
     assert_eq!(
-        parse(&with_config("CHECK", config)).unwrap().call,
+        asked("CHECK", config).unwrap().call,
         Call::Check {
             attachment: attachment(),
             expected
@@ -125,59 +133,48 @@ fn a_check_expects_the_addresses_of_its_interface() {
 fn an_unreadable_prev_result_matters_to_check_alone() {
     let config =
         r#"{"cniVersion": "1.0.0", "name": "lan", "prevResult": {"ips": [{"address": "here"}]}}"#;
-    assert_eq!(
-        parse(&with_config("CHECK", config)).unwrap_err().code,
-        Code::Decode
-    );
-    assert!(parse(&with_config("DEL", config)).is_ok());
-    assert!(parse(&with_config("ADD", config)).is_ok());
+    assert_eq!(code("CHECK", config), Code::Decode);
+    assert!(asked("DEL", config).is_ok());
+    assert!(asked("ADD", config).is_ok());
 }
 
 #[test]
 fn a_bad_environment_is_named() {
-    type Change = fn(&mut Request);
-    let table: [(&str, &str, Change); 20] = [
-        ("CNI_COMMAND", "ADD", |r| r.env.command = None),
-        ("CNI_COMMAND", "ADD", |r| r.env.command = Some("add".into())),
-        ("CNI_COMMAND", "VERSION", |_| {}),
-        ("CNI_CONTAINERID", "ADD", |r| r.env.container_id = None),
-        ("CNI_CONTAINERID", "DEL", |r| {
-            r.env.container_id = Some(String::new())
-        }),
-        ("CNI_CONTAINERID", "DEL", |r| {
-            r.env.container_id = Some("-abc".into())
-        }),
-        ("CNI_CONTAINERID", "DEL", |r| {
-            r.env.container_id = Some("a/b".into())
-        }),
-        ("CNI_CONTAINERID", "DEL", |r| {
-            r.env.container_id = Some("a\n".into())
-        }),
-        ("CNI_CONTAINERID", "DEL", |r| {
-            r.env.container_id = Some("x".repeat(256))
-        }),
-        ("CNI_IFNAME", "DEL", |r| r.env.ifname = None),
-        ("CNI_IFNAME", "ADD", |r| r.env.ifname = Some("..".into())),
-        ("CNI_IFNAME", "ADD", |r| r.env.ifname = Some("a/b".into())),
-        ("CNI_IFNAME", "ADD", |r| r.env.ifname = Some("a:b".into())),
-        ("CNI_IFNAME", "ADD", |r| r.env.ifname = Some("a b".into())),
-        ("CNI_IFNAME", "ADD", |r| r.env.ifname = Some("x".repeat(16))),
-        ("CNI_NETNS", "ADD", |r| r.env.netns = None),
-        ("CNI_NETNS", "CHECK", |r| r.env.netns = None),
-        ("CNI_NETNS", "ADD", |r| {
-            r.env.netns = Some("run/netns/x".into())
-        }),
-        ("CNI_NETNS", "ADD", |r| r.env.netns = Some("/run/\0".into())),
-        ("CNI_NETNS", "ADD", |r| {
-            r.env.netns = Some("/x".repeat(4000))
-        }),
+    let [long_id, long_link, long_path] = ["x".repeat(256), "x".repeat(16), "/x".repeat(4000)];
+    let table = [
+        ("CNI_COMMAND", "ADD", &["add", "VERSION"][..]),
+        (
+            "CNI_CONTAINERID",
+            "DEL",
+            &["", "-abc", "a/b", "a\n", &long_id],
+        ),
+        ("CNI_IFNAME", "DEL", &[]),
+        (
+            "CNI_IFNAME",
+            "ADD",
+            &["..", "a/b", "a:b", "a b", &long_link],
+        ),
+        ("CNI_NETNS", "CHECK", &[]),
+        ("CNI_NETNS", "ADD", &["run/netns/x", "/run/\0", &long_path]),
     ];
-    for (variable, verb, change) in table {
-        let mut request = request(verb);
-        change(&mut request);
-        let error = parse(&request).unwrap_err();
-        assert_eq!(error.code, Code::InvalidEnvironment, "{error:?}");
-        assert!(error.msg.starts_with(&format!("{variable}: ")), "{error:?}");
+    for (variable, verb, values) in table {
+        for value in values
+            .iter()
+            .map(|value| Some((*value).to_owned()))
+            .chain([None])
+        {
+            let mut request = request(verb);
+            let said = match variable {
+                "CNI_COMMAND" => &mut request.env.command,
+                "CNI_CONTAINERID" => &mut request.env.container_id,
+                "CNI_IFNAME" => &mut request.env.ifname,
+                _ => &mut request.env.netns,
+            };
+            *said = value;
+            let error = parse(&request).unwrap_err();
+            assert_eq!(error.code, Code::InvalidEnvironment, "{error:?}");
+            assert!(error.msg.starts_with(&format!("{variable}: ")), "{error:?}");
+        }
     }
 }
 
@@ -195,7 +192,7 @@ fn a_bad_configuration_has_the_code_of_its_fault() {
     "#;
     for [config, code] in rows(table) {
         for verb in ["ADD", "DEL", "CHECK"] {
-            let error = parse(&with_config(verb, config)).unwrap_err();
+            let error = asked(verb, config).unwrap_err();
             assert_eq!(format!("{:?}", error.code), code, "{verb} {config}");
         }
     }
@@ -214,7 +211,7 @@ fn each_verb_begins_with_a_version() {
     ] {
         for version in Version::ALL {
             let config = format!(r#"{{"cniVersion": "{version}", {keys}}}"#);
-            let result = parse(&with_config(verb, &config));
+            let result = asked(verb, &config);
             if version < since {
                 let error = result.unwrap_err();
                 assert_eq!(
@@ -234,11 +231,8 @@ fn each_verb_begins_with_a_version() {
         }
     }
     let unsaid = format!("{{{keys}}}");
-    assert!(parse(&with_config("ADD", &unsaid)).is_ok());
-    assert_eq!(
-        parse(&with_config("CHECK", &unsaid)).unwrap_err().code,
-        Code::IncompatibleVersion
-    );
+    assert!(asked("ADD", &unsaid).is_ok());
+    assert_eq!(code("CHECK", &unsaid), Code::IncompatibleVersion);
 }
 
 #[test]
@@ -285,7 +279,7 @@ fn a_gc_that_names_nothing_collects_nothing() {
         {"cniVersion": "1.1.0", "name": "lan", "cni.dev/valid-attachments": [{"ifname": "eth0"}]} => cni.dev/valid-attachments[0].containerID: missing
     "#;
     for [config, fault] in rows(table) {
-        let error = parse(&with_config("GC", config)).unwrap_err();
+        let error = asked("GC", config).unwrap_err();
         assert_eq!(
             (error.code, error.msg.as_str()),
             (Code::InvalidConfig, fault)
@@ -321,11 +315,7 @@ fn status_looks_at_the_link_that_has_to_be_there() {
 
 #[test]
 fn status_says_what_keeps_an_add_from_being_served() {
-    let asked = parse(&with_config(
-        "STATUS",
-        r#"{"cniVersion": "1.1.0", "name": "lan"}"#,
-    ))
-    .unwrap();
+    let asked = asked("STATUS", r#"{"cniVersion": "1.1.0", "name": "lan"}"#).unwrap();
     assert_eq!(asked.form.answer(&Answer::Ready), Ok(String::new()));
     let error = asked
         .form
@@ -341,21 +331,15 @@ fn status_says_what_keeps_an_add_from_being_served() {
         Code::TryAgainLater
     );
     let config = r#"{"cniVersion": "1.1.0", "ipam": {"timeout": "x"}}"#;
-    assert_eq!(
-        parse(&with_config("STATUS", config)).unwrap_err().code,
-        Code::InvalidConfig
-    );
+    assert_eq!(code("STATUS", config), Code::InvalidConfig);
 }
 
 #[test]
 fn a_del_succeeds_whatever_made_its_add_fail() {
     let config = r#"{"name": "lan", "ipam": {"timeout": "x", "clientId": "pod"}, "args": [], "runtimeConfig": {"mac": 1}}"#;
+    assert_eq!(code("ADD", config), Code::InvalidConfig);
     assert_eq!(
-        parse(&with_config("ADD", config)).unwrap_err().code,
-        Code::InvalidConfig
-    );
-    assert_eq!(
-        parse(&with_config("DEL", config)).unwrap().call,
+        asked("DEL", config).unwrap().call,
         Call::Del {
             attachment: attachment(),
             grace: None
@@ -380,7 +364,7 @@ fn a_del_says_how_long_a_returning_identity_is_awaited() {
     ];
     for (ipam, also, said) in table {
         let config = format!(r#"{{"cniVersion": "1.1.0", "name": "lan", "ipam": {ipam}{also}}}"#);
-        let Call::Del { grace, .. } = parse(&with_config("DEL", &config)).unwrap().call else {
+        let Call::Del { grace, .. } = asked("DEL", &config).unwrap().call else {
             panic!("a DEL")
         };
         assert_eq!(grace, said, "{config}");
@@ -417,7 +401,7 @@ fn a_result_lacks_routes_that_main_plugins_refuse() {
 fn the_configuration_has_its_say_in_routes() {
     let result = |version: &str, ipam: &str| -> serde_json::Value {
         let config = format!(r#"{{"cniVersion": "{version}", "name": "lan", "ipam": {ipam}}}"#);
-        let asked = parse(&with_config("ADD", &config)).unwrap();
+        let asked = asked("ADD", &config).unwrap();
         serde_json::from_str(&asked.form.answer(&leased(&asked.call)).unwrap()).unwrap()
     };
     let ipam = r#"{"priority": 10, "routes": [{"dst": "10.0.0.0/8"}, {"dst": "10.9.0.0/16", "gw": "192.0.2.9",

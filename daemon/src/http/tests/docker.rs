@@ -72,9 +72,13 @@ fn on(site: Site, ipvlan: bool, method: &str, body: &str) -> Result<Asked, Refus
 }
 
 fn asked(ipvlan: bool, method: &str, body: &str) -> (Call, Form) {
-    match on(site(), ipvlan, method, body) {
+    of_core(on(site(), ipvlan, method, body))
+}
+
+fn of_core(asked: Result<Asked, Refused>) -> (Call, Form) {
+    match asked {
         Ok(Asked::Core { call, form }) => (call, form),
-        other => panic!("{body}: {other:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -106,7 +110,11 @@ fn address(pool: &str, address: &str, options: &str) -> String {
 }
 
 fn add(ipvlan: bool, body: &str) -> Add {
-    match asked(ipvlan, wire::REQUEST_ADDRESS, body).0 {
+    add_on(site(), ipvlan, body)
+}
+
+fn add_on(site: Site, ipvlan: bool, body: &str) -> Add {
+    match of_core(on(site, ipvlan, wire::REQUEST_ADDRESS, body)).0 {
         Call::Add(add) => *add,
         other => panic!("{other:?}"),
     }
@@ -316,31 +324,9 @@ fn a_name_is_one_client_on_each_host() {
         machine_id: MachineId::parse(&"6".repeat(32)),
         ..site()
     };
-    let Ok(Asked::Core {
-        call: Call::Add(elsewhere),
-        ..
-    }) = on(
-        elsewhere,
-        false,
-        wire::REQUEST_ADDRESS,
-        &address(POOL, "", MAC_AND_NAME),
-    )
-    else {
-        panic!("refused")
-    };
+    let elsewhere = add_on(elsewhere, false, &address(POOL, "", MAC_AND_NAME));
     assert_ne!(elsewhere.client_id, one.client_id);
-    let Ok(Asked::Core {
-        call: Call::Add(nowhere),
-        ..
-    }) = on(
-        Site::default(),
-        false,
-        wire::REQUEST_ADDRESS,
-        &address(POOL, "", MAC_AND_NAME),
-    )
-    else {
-        panic!("refused")
-    };
+    let nowhere = add_on(Site::default(), false, &address(POOL, "", MAC_AND_NAME));
     assert_eq!(
         (nowhere.client_id, nowhere.profile.grace),
         (ClientIdRule::Mac, None)
@@ -524,17 +510,11 @@ fn answers_are_in_libnetworks_words() {
     );
     assert_eq!(form.answer(&Answer::Released).as_deref(), Ok("{}"));
     // The pool's prefix, whatever the lease's.
-    let (call, form) = asked(
-        false,
-        wire::REQUEST_ADDRESS,
-        &address("192.0.0.0/16;;parent=eth0", "", MAC_ONLY),
-    );
-    let Call::Add(add) = call else {
-        panic!("{call:?}")
-    };
+    let body = address("192.0.0.0/16;;parent=eth0", "", MAC_ONLY);
+    let policy = add(false, &body).profile.policy;
+    let (_, form) = asked(false, wire::REQUEST_ADDRESS, &body);
     assert_eq!(
-        form.answer(&Answer::leased(&lease(), &add.profile.policy))
-            .as_deref(),
+        form.answer(&Answer::leased(&lease(), &policy)).as_deref(),
         Ok(r#"{"Address":"192.0.2.10/16"}"#)
     );
 }

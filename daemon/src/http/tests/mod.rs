@@ -66,7 +66,11 @@ fn parse(request: &Request) -> Result<Asked, Error> {
 }
 
 fn add(request: &Request) -> Add {
-    match parse(request).unwrap().call {
+    add_on(request, &Site::default())
+}
+
+fn add_on(request: &Request, site: &Site) -> Add {
+    match Asked::parse(request, site).unwrap().call {
         Call::Add(add) => *add,
         other => panic!("{other:?}"),
     }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold_api::cni::Request;
 use leasehold_api::{MAX_BODY, spool};
 use leasehold_core::effect::{
     Answer, Call, Failure, Obeyed, OpId, RequestId, StoreCause, Upshot, Verb,
@@ -115,6 +114,22 @@ impl Server {
         (call, response(stream).await)
     }
 
+    /// Listens at another socket beside its own, and returns that one's path.
+    fn listen(&self, protocol: Protocol) -> PathBuf {
+        let other = self.socket.with_file_name("other");
+        let listener = UnixListener::bind(&other).unwrap();
+        let begin = Listening::Begin(protocol, listener);
+        self.listeners.send(begin).unwrap();
+        other
+    }
+
+    async fn hung_up(&mut self) -> RequestId {
+        match self.events.recv().await.unwrap() {
+            DoorReport::HungUp(id) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
     async fn asked(&mut self) -> (RequestId, Call, Reply) {
         match self.events.recv().await.unwrap() {
             DoorReport::Asked { id, call, reply } => (id, call, reply),
@@ -156,20 +171,23 @@ async fn response(mut stream: UnixStream) -> Response {
     }
 }
 
-fn post(body: &str) -> String {
+/// Lets everything that can happen now happen.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn post(path: &str, body: &str) -> String {
     format!(
-        "POST /cni HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )
 }
 
-fn body(request: &Request) -> String {
-    serde_json::to_string(request).unwrap()
-}
-
 /// What the shim says for this verb.
 fn of_shim(verb: &str) -> String {
-    post(&body(&request(verb)))
+    post("/cni", &serde_json::to_string(&request(verb)).unwrap())
 }
 
 /// A request without a body.
@@ -208,7 +226,7 @@ async fn what_no_plugin_sends_never_reaches_the_driver() {
         (deep.as_str(), 6),
         (r#"{"env": {}, "config": "{}"}"#, 4),
     ] {
-        let response = response(server.say(post(body)).await).await;
+        let response = response(server.say(post("/cni", body)).await).await;
         response.says("400 Bad Request", &format!(r#""code":{code},"#));
     }
     assert!(server.events.try_recv().is_err());
@@ -233,11 +251,7 @@ async fn the_list_is_served() {
 async fn only_the_documented_calls_are_served() {
     let mut server = Server::start();
     for (method, path) in calls() {
-        let stream = server
-            .say(format!(
-                "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
-            ))
-            .await;
+        let stream = server.say(post(&path, "").replace("POST", &method)).await;
         let asked = tokio::spawn(response(stream));
         // A driver that stops answers nothing.
         while !asked.is_finished() {
@@ -368,10 +382,7 @@ async fn a_caller_that_hangs_up_is_told_to_the_driver() {
     let stream = server.call("ADD").await;
     let (id, _, reply) = server.asked().await;
     drop(stream);
-    match server.events.recv().await.unwrap() {
-        DoorReport::HungUp(gone) => assert_eq!(gone, id),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(server.hung_up().await, id);
     reply.send(Answer::Deleted);
 }
 
@@ -381,7 +392,7 @@ async fn a_half_closed_connection_counts_as_hung_up() {
     let mut stream = server.call("ADD").await;
     let (id, _, _reply) = server.asked().await;
     stream.shutdown().await.unwrap();
-    assert!(matches!(server.events.recv().await.unwrap(), DoorReport::HungUp(gone) if gone == id));
+    assert_eq!(server.hung_up().await, id);
 }
 
 #[tokio::test]
@@ -461,17 +472,13 @@ async fn connections_beyond_the_limit_wait_their_turn() {
         open.push((server.call("ADD").await, server.asked().await));
     }
     let late = server.call("ADD").await;
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
+    settle().await;
     assert!(server.events.try_recv().is_err());
     // Neither the caller nor the driver alone gives the place back.
     let (stream, (gone, _, reply)) = open.pop().unwrap();
     drop(stream);
-    assert!(matches!(server.events.recv().await.unwrap(), DoorReport::HungUp(id) if id == gone));
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
+    assert_eq!(server.hung_up().await, gone);
+    settle().await;
     assert!(server.events.try_recv().is_err());
     drop(reply);
     let (_, call, reply) = server.asked().await;
@@ -482,14 +489,7 @@ async fn connections_beyond_the_limit_wait_their_turn() {
 #[tokio::test(start_paused = true)]
 async fn slow_callers_at_docker_s_socket_hold_no_add_up() {
     let mut server = Server::start();
-    let docker = server.socket.with_file_name("leasehold.sock");
-    server
-        .listeners
-        .send(Listening::Begin(
-            Protocol::Docker,
-            UnixListener::bind(&docker).unwrap(),
-        ))
-        .unwrap();
+    let docker = server.listen(Protocol::Docker);
     let mut slow = Vec::new();
     for _ in 0..24 {
         let mut stream = UnixStream::connect(&docker).await.unwrap();
@@ -498,9 +498,7 @@ async fn slow_callers_at_docker_s_socket_hold_no_add_up() {
         stream.write_all(head.as_bytes()).await.unwrap();
         slow.push(stream);
     }
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
+    settle().await;
     let began = tokio::time::Instant::now();
     let add = server.call("ADD").await;
     let (_, call, reply) = server.asked().await;
@@ -534,7 +532,7 @@ async fn an_add_or_a_finished_del_removes_a_spooled_del() {
 
 #[tokio::test]
 async fn each_socket_speaks_its_own_protocol() {
-    let ask = "POST /IpamDriver.GetCapabilities HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
+    let ask = docker_call("GetCapabilities", "");
     let unknown = "POST /IpamDriver.GetCapabilities: there is nothing here by that name";
     for (protocol, status, body) in [
         (Protocol::Control, "404", unknown),
@@ -546,7 +544,7 @@ async fn each_socket_speaks_its_own_protocol() {
         ),
     ] {
         let server = Server::speaking(protocol);
-        response(server.say(ask).await).await.says(status, body);
+        response(server.say(&ask).await).await.says(status, body);
     }
     let server = Server::speaking(Protocol::Docker);
     for line in [
@@ -562,16 +560,9 @@ async fn each_socket_speaks_its_own_protocol() {
 
 #[tokio::test]
 async fn a_docker_socket_that_ends_serves_those_who_wait() {
-    let ask = "POST /IpamDriver.GetCapabilities HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
+    let ask = docker_call("GetCapabilities", "");
     let server = Server::speaking(Protocol::Docker);
-    let control = server.socket.with_file_name("control");
-    server
-        .listeners
-        .send(Listening::Begin(
-            Protocol::Control,
-            UnixListener::bind(&control).unwrap(),
-        ))
-        .unwrap();
+    let control = server.listen(Protocol::Control);
     // Nothing is accepted before the test waits for the first time.
     let waiting = std::os::unix::net::UnixStream::connect(&server.socket).unwrap();
     waiting.set_nonblocking(true).unwrap();
@@ -586,10 +577,7 @@ async fn a_docker_socket_that_ends_serves_those_who_wait() {
 
 /// A call from dockerd, as it is on the wire.
 fn docker_call(method: &str, body: &str) -> String {
-    format!(
-        "POST /IpamDriver.{method} HTTP/1.1\r\nHost: \r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
+    post(&format!("/IpamDriver.{method}"), body).replace("Host: x", "Host: ")
 }
 
 const OF_AN_ENDPOINT: &str = r#"{"PoolID":"192.0.0.0/16;;parent=eth0","Address":"","Options":{"com.docker.network.endpoint.macaddress":"02:42:c0:00:02:0a"}}"#;
@@ -626,7 +614,7 @@ async fn a_dockerd_that_gave_up_takes_its_call_with_it() {
         .await;
     let (id, _, _reply) = server.asked().await;
     drop(stream);
-    assert!(matches!(server.events.recv().await.unwrap(), DoorReport::HungUp(gone) if gone == id));
+    assert_eq!(server.hung_up().await, id);
 }
 
 #[tokio::test]
@@ -641,9 +629,7 @@ async fn stopping_answers_dockers_calls_and_cuts_none_off() {
         .await;
     let (_, _, dropped) = server.asked().await;
     drop(server.listeners);
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
+    settle().await;
     assert!(!server.serving.is_finished());
     answered.send(leased(&call));
     drop(dropped);

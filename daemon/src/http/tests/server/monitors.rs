@@ -72,7 +72,7 @@ async fn many_readers_share_one_list_and_change_nothing() {
     for stream in streams {
         assert_eq!(response(stream).await.body, r#"{"error":"this once"}"#);
     }
-    let adds = post(&body(&request("ADD")));
+    let adds = of_shim("ADD");
     for said in [
         &*adds,
         "PUT /v1/log HTTP/1.1\r\n\r\n",
