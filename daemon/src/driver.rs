@@ -15,7 +15,7 @@ use std::io;
 use std::iter;
 use std::os::unix::net;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold_api::cni::HostLocal;
 use leasehold_core::Core;
@@ -204,7 +204,8 @@ struct Driver {
     tap: Tap,
     /// What is counted here.
     meter: Meter,
-    since: SystemTime,
+    /// Since when it runs, from 1970 on.
+    since: Duration,
     /// The task whose end ends the daemon.
     ended: Option<&'static str>,
 }
@@ -276,7 +277,9 @@ impl Driver {
             phase,
             tap,
             meter: Meter::default(),
-            since: SystemTime::now(),
+            since: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
             ended: None,
         };
         Ok((driver, sources))

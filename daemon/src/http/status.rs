@@ -30,9 +30,9 @@ pub(super) fn status(
         host: fs::read_to_string("/proc/sys/kernel/hostname")
             .map(|name| name.trim().to_owned())
             .unwrap_or_default(),
-        since: time(snapshot.since),
+        since: rfc3339(WallTime::from_epoch(snapshot.since)),
         seconds_up: now
-            .duration_since(snapshot.since)
+            .duration_since(UNIX_EPOCH + snapshot.since)
             .unwrap_or_default()
             .as_secs(),
         sockets: snapshot
@@ -166,7 +166,7 @@ mod tests {
                 last: Some(UNIX_EPOCH + Duration::from_secs(60)),
                 ..Commits::default()
             },
-            ..Snapshot::of_nothing()
+            ..Snapshot::default()
         }
     }
 

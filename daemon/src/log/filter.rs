@@ -1,6 +1,5 @@
 //! What is logged, and for how long.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -13,9 +12,10 @@ use tracing_subscriber::reload::Handle;
 use super::{LogError, Recent, parse};
 
 /// The filter of a running log. After a change it reverts to the filter of the start.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Filter(Arc<Inner>);
 
+#[derive(Debug)]
 struct Inner {
     handle: Handle<Targets, Registry>,
     recent: Recent,
@@ -100,12 +100,6 @@ impl Filter {
             .meanwhile
             .lock()
             .expect("nothing panics while it holds the filter")
-    }
-}
-
-impl fmt::Debug for Filter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Filter").field(&self.now()).finish()
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) use self::text::{CONTENT_TYPE, write};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use leasehold_core::counts::Counts;
 use leasehold_core::identity::Lan;
@@ -25,7 +25,7 @@ use crate::net::Watched;
 use crate::store::Commits;
 
 /// All numbers at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     /// What the core counted.
     pub(crate) counts: Counts,
@@ -51,33 +51,9 @@ pub(crate) struct Snapshot {
     pub(crate) watched: Watched,
     /// How many connections callers have, by socket.
     pub(crate) connections: BTreeMap<&'static str, u64>,
-    /// Since when the daemon runs.
-    pub(crate) since: SystemTime,
+    /// Since when the daemon runs, from 1970 on.
+    pub(crate) since: Duration,
     /// Its sockets, and the file of its store.
     pub(crate) sockets: Vec<PathBuf>,
     pub(crate) store: PathBuf,
-}
-
-#[cfg(test)]
-impl Snapshot {
-    /// Returns the numbers of a daemon that has done nothing.
-    pub(crate) fn of_nothing() -> Self {
-        Self {
-            counts: Counts::default(),
-            holdings: Holdings::default(),
-            troubles: Vec::new(),
-            links: BTreeMap::new(),
-            silent: Vec::new(),
-            old_plugin_calls: 0,
-            disk: Disk::default(),
-            events_dropped: 0,
-            meter: Meter::default(),
-            commits: Commits::default(),
-            watched: Watched::default(),
-            connections: BTreeMap::new(),
-            since: SystemTime::UNIX_EPOCH,
-            sockets: Vec::new(),
-            store: PathBuf::new(),
-        }
-    }
 }

@@ -142,7 +142,7 @@ async fn answer_at_length(server: &mut Server) {
             };
             to.send(Box::new(Snapshot {
                 holdings,
-                ..Snapshot::of_nothing()
+                ..Snapshot::default()
             }))
             .unwrap();
         }
