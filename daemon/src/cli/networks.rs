@@ -101,13 +101,13 @@ pub(super) fn networks(dir: &Path, site: &Site) -> io::Result<Networks> {
 }
 
 /// Returns the configuration that each plugin of a file gets: a list's name and version are added to those of its plugins.
-fn plugins(mut configuration: Value) -> impl Iterator<Item = Value> {
+fn plugins(mut configuration: Value) -> Vec<Value> {
     let list = configuration.get_mut("plugins").map(Value::take);
     let shared = ["name", "cniVersion"].map(|key| (key, configuration.get(key).cloned()));
     let plugins = match list {
         Some(Value::Array(plugins)) => plugins,
         Some(_) => Vec::new(),
-        None => return vec![configuration].into_iter(),
+        None => return vec![configuration],
     };
     let with_shared = |mut plugin: Value| {
         for (key, value) in &shared {
@@ -117,11 +117,7 @@ fn plugins(mut configuration: Value) -> impl Iterator<Item = Value> {
         }
         plugin
     };
-    plugins
-        .into_iter()
-        .map(with_shared)
-        .collect::<Vec<_>>()
-        .into_iter()
+    plugins.into_iter().map(with_shared).collect()
 }
 
 /// Returns whether a network's addresses come from this IPAM plugin.

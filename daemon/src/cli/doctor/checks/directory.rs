@@ -1,8 +1,9 @@
 //! The state directory and the runtime directory.
 
-use crate::cli::doctor::facts::{Directory, LaterStore, Room};
+use crate::cli::doctor::facts::{Directory, Room};
 use crate::cli::doctor::finding::Finding;
 use crate::health::TOO_LITTLE;
+use crate::store::StoreError;
 
 /// With less than this, somebody should look.
 const LITTLE: u64 = 64 << 20;
@@ -43,12 +44,15 @@ pub(in crate::cli::doctor) fn directory(
 }
 
 /// Returns the finding that this release's daemon cannot start on the existing store.
-pub(in crate::cli::doctor) fn later_store(store: &LaterStore) -> Finding {
-    let path = store.path.display();
+pub(in crate::cli::doctor) fn later_store(why: &StoreError) -> Option<Finding> {
+    let StoreError::NewerFormat { path, .. } = why else {
+        return None;
+    };
+    let path = path.display();
     let way_out = format!(
         "install the later release again; or, to start without its leases: systemctl stop leasehold.socket leasehold.service && mv {path} {path}.kept && systemctl start leasehold.socket leasehold.service"
     );
-    Finding::failure("store", store.said.clone(), way_out)
+    Some(Finding::failure("store", why.to_string(), way_out))
 }
 
 fn space(check: &'static str, path: &str, room: Room) -> Finding {

@@ -19,7 +19,7 @@ pub(super) fn all(facts: &Facts) -> Vec<Finding> {
     findings.extend(socket::troubles(&facts.troubles));
     findings.extend(directory::directory("state directory", &facts.state));
     findings.extend(directory::directory("runtime directory", &facts.runtime));
-    findings.extend(facts.later_store.as_ref().map(directory::later_store));
+    findings.extend(facts.later_store.as_ref().and_then(directory::later_store));
     findings.extend(plugins::plugins(&facts.plugins, facts.in_container));
     findings.extend(networks::networks(&facts.networks));
     let as_host_local = facts.plugins.iter().any(|it| it.has_our_host_local);

@@ -6,8 +6,7 @@ use std::path::Path;
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::{Directory, LaterStore, Room, Standing};
-use crate::store::{StoreError, check_version};
+use super::{Directory, Room, Standing};
 
 /// Returns what is at a path.
 pub(super) fn standing(path: &Path) -> Option<Standing> {
@@ -25,16 +24,6 @@ pub(super) fn directory(path: &Path) -> Directory {
         found: standing(path),
         room: room(path),
     }
-}
-
-/// Returns the store in this directory if a later release wrote it.
-pub(super) fn later_store(state_dir: &Path) -> Option<LaterStore> {
-    let why = check_version(state_dir).err()?;
-    let said = why.to_string();
-    let StoreError::NewerFormat { path, .. } = why else {
-        return None;
-    };
-    Some(LaterStore { path, said })
 }
 
 fn room(path: &Path) -> Option<Room> {

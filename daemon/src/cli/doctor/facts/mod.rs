@@ -18,6 +18,7 @@ use leasehold_host_local::Usage;
 use crate::cli::args::DoctorArgs;
 use crate::cli::networks::{Network, site};
 use crate::net::LinkState;
+use crate::store::{StoreError, check_version};
 
 /// Everything that is examined.
 #[derive(Debug)]
@@ -28,7 +29,8 @@ pub(super) struct Facts {
     pub(super) troubles: Vec<Trouble>,
     pub(super) state: Directory,
     pub(super) runtime: Directory,
-    pub(super) later_store: Option<LaterStore>,
+    /// Why this release cannot read the store, if a later one wrote it.
+    pub(super) later_store: Option<StoreError>,
     pub(super) plugins: Vec<PluginDirectory>,
     pub(super) networks: NetworksFacts,
     /// The processes of the replaced plugin's daemons, without one that answers at our socket.
@@ -107,14 +109,6 @@ pub(super) struct Directory {
     pub(super) path: PathBuf,
     pub(super) found: Option<Standing>,
     pub(super) room: Option<Room>,
-}
-
-/// A store that this release cannot read, because a later one wrote it.
-#[derive(Debug)]
-pub(super) struct LaterStore {
-    pub(super) path: PathBuf,
-    /// What the daemon says when it refuses the store.
-    pub(super) said: String,
 }
 
 /// The room on a file system.
@@ -223,7 +217,7 @@ pub(super) fn gather(args: &DoctorArgs) -> Facts {
         kernel: processes::kernel(&processes, daemon),
         state: files::directory(&args.state_dir),
         runtime: files::directory(&args.runtime_dir),
-        later_store: files::later_store(&args.state_dir),
+        later_store: check_version(&args.state_dir).err(),
         plugins: plugins::plugins(&args.cni_bin_dir),
         networks: networks::networks(&args.cni_conf_dir),
         incumbents,
