@@ -47,43 +47,43 @@ impl Core {
                     .iter_mut()
                     .for_each(|(_, record)| docker::complete(record));
                 self.desk().recover(doors);
-                registry::recover(&mut self.registry, now, boot, records);
-                self.desk().give_back_those_without_endpoint(now);
+                registry::recover(&mut self.registry, boot, records);
+                self.desk().give_back_those_without_endpoint();
                 spooled
                     .into_iter()
-                    .for_each(|(id, call)| self.request(now, id, call));
-                registry::look_around(&mut self.registry, now);
+                    .for_each(|(id, call)| self.request(id, call));
+                registry::look_around(&mut self.registry);
                 self.desk().list_own_links();
                 adoptees
                     .into_iter()
-                    .for_each(|adoptee| self.registry.adopt(now, adoptee));
+                    .for_each(|adoptee| self.registry.adopt(adoptee));
             }
-            Input::Request { id, call } => self.request(now, id, call),
+            Input::Request { id, call } => self.request(id, call),
             Input::HungUp(id) => {
-                if !self.registry.hung_up(now, id) {
-                    self.desk().hung_up(now, id);
+                if !self.registry.hung_up(id) {
+                    self.desk().hung_up(id);
                 }
             }
-            Input::Done { op, outcome } => self.registry.done(now, op, outcome),
+            Input::Done { op, outcome } => self.registry.done(op, outcome),
             Input::Frame {
                 exchange,
                 bytes,
                 meta,
             } => match self.registry.tables.out.above(exchange) {
-                Some(id) => self.desk().hears(now, id, (bytes, meta)),
-                None => self.registry.frame(now, exchange, bytes, meta),
+                Some(id) => self.desk().hears(id, (bytes, meta)),
+                None => self.registry.frame(exchange, bytes, meta),
             },
             Input::Broken { exchange, cause } => match self.registry.tables.out.above(exchange) {
-                Some(id) => self.desk().broken(now, id, cause),
-                None => self.registry.broken(now, exchange, cause),
+                Some(id) => self.desk().broken(id, cause),
+                None => self.registry.broken(exchange, cause),
             },
             Input::Unsent { exchange, cause } => match self.registry.tables.out.above(exchange) {
                 Some(id) => self.desk().unsent(id, &cause),
-                None => self.registry.unsent(now, exchange, &cause),
+                None => self.registry.unsent(exchange, &cause),
             },
-            Input::Kernel(message) => self.registry.kernel(now, message),
+            Input::Kernel(message) => self.registry.kernel(message),
         }
-        self.settle(now);
+        self.settle();
     }
 
     /// Does what is due by the clock. Call it when the time of [`Core::poll_timeout`] has come, and now and then in between, so
@@ -91,11 +91,11 @@ impl Core {
     pub fn handle_timeout(&mut self, now: Now) {
         self.registry.read_clocks(now);
         for key in self.registry.tables.timers.due(now.boot) {
-            self.registry.on_clock(now, key);
+            self.registry.on_clock(key);
             // What follows from this deadline comes before the next: a lease that was won answers its call first.
-            self.go_on(now);
+            self.go_on();
         }
-        self.settle(now);
+        self.settle();
     }
 
     /// Returns the next thing to do outside.
@@ -165,52 +165,52 @@ impl Core {
     }
 
     /// Begins a call.
-    fn request(&mut self, now: Now, id: RequestId, call: Call) {
+    fn request(&mut self, id: RequestId, call: Call) {
         match call {
             Call::Add(mut add) => {
                 self.docker.limit(&mut add);
-                self.registry.request(now, id, Call::Add(add));
+                self.registry.request(id, Call::Add(add));
             }
             Call::List => {
-                let (pools, strangers) = self.desk().list(now.boot);
-                let answer = self.registry.list(now, pools, strangers);
+                let (pools, strangers) = self.desk().list();
+                let answer = self.registry.list(pools, strangers);
                 self.registry.tables.out.reply(id, answer);
             }
-            Call::Pool(call) => self.desk().asked_of_pool(now, id, call),
-            Call::Network(call) => self.desk().asked_of_network(now, id, call),
-            call => self.registry.request(now, id, call),
+            Call::Pool(call) => self.desk().asked_of_pool(id, call),
+            Call::Network(call) => self.desk().asked_of_network(id, call),
+            call => self.registry.request(id, call),
         }
-        self.tell(now);
+        self.tell();
     }
 
     /// Carries out what follows from the current input, until nothing more does.
-    fn settle(&mut self, now: Now) {
-        self.go_on(now);
-        self.registry.end_input(now);
+    fn settle(&mut self) {
+        self.go_on();
+        self.registry.end_input();
     }
 
     /// Carries out what follows from what has happened.
-    fn go_on(&mut self, now: Now) {
-        self.tell(now);
-        while self.registry.go_on(now) {
-            self.tell(now);
+    fn go_on(&mut self) {
+        self.tell();
+        while self.registry.go_on() {
+            self.tell();
         }
     }
 
     /// Tells Docker what the registry has for it.
-    fn tell(&mut self, now: Now) {
+    fn tell(&mut self) {
         while let Some(notice) = self.registry.notices.pop_front() {
             let mut desk = self.desk();
             match notice {
-                Notice::Done(waiter, outcome) => desk.done(now, waiter, outcome),
-                Notice::Due(timer) => desk.on_clock(now, timer),
+                Notice::Done(waiter, outcome) => desk.done(waiter, outcome),
+                Notice::Due(timer) => desk.on_clock(timer),
                 Notice::Answered {
                     id,
                     attachment,
                     answer,
-                } => desk.leased(now, id, attachment, answer),
+                } => desk.leased(id, attachment, answer),
                 Notice::Over(attachment) => desk.endpoint_without_lease(&attachment),
-                Notice::OwnLink { owner, there } => desk.own_link(now, owner, there),
+                Notice::OwnLink { owner, there } => desk.own_link(owner, there),
                 Notice::Missed => desk.list_own_links(),
             }
         }

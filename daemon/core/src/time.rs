@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 /// A reading of the boot clock, in microseconds since boot.
 ///
 /// Two instants compare only within one boot; a record therefore names its boot too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Instant(u64);
 
 impl Instant {
@@ -51,7 +53,9 @@ impl Sub<Duration> for Instant {
 }
 
 /// A reading of the wall clock, in milliseconds since the Unix epoch. Only for records and events: it may jump.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct WallTime(u64);
 
 impl WallTime {
@@ -72,7 +76,7 @@ impl WallTime {
 }
 
 /// What both clocks read when an input arrived.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Now {
     /// The boot clock: every deadline is on it.
     pub boot: Instant,

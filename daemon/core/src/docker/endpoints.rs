@@ -26,7 +26,7 @@ use crate::outbox::DoorWaiter;
 use crate::patience::{AFTERWARDS, NEXT_STEP, SLOW_START};
 use crate::registry::{PortHolding, leave};
 use crate::tenure::Tenure;
-use crate::time::{Instant, Now};
+use crate::time::Instant;
 use crate::wire::Mac;
 
 /// The endpoints that are known.
@@ -205,19 +205,14 @@ impl Docker {
 
 impl Desk<'_> {
     /// Handles CreateEndpoint: an existing endpoint is answered again.
-    pub(super) fn create_endpoint(
-        &mut self,
-        now: Now,
-        id: RequestId,
-        request: EndpointRequest,
-    ) -> Next {
+    pub(super) fn create_endpoint(&mut self, id: RequestId, request: EndpointRequest) -> Next {
         if let Err(fault) = self.docker.networks.get(&request.network) {
             return Err(fault).into();
         }
         let name = request.id.clone();
         let limit = match &request.address {
             EndpointAddress::Ipam(_) => AFTERWARDS,
-            EndpointAddress::Leased(add) => self.registry.time_for(add, now.boot) + AFTERWARDS,
+            EndpointAddress::Leased(add) => self.registry.time_for(add) + AFTERWARDS,
         };
         match self.docker.endpoint(&name) {
             Some(endpoint) if endpoint.is_ending() => return Err(NetworkFault::Ends(name)).into(),
@@ -228,7 +223,7 @@ impl Desk<'_> {
             }) => {
                 return Ok(NetworkAnswer::Endpoint(record.clone())).into();
             }
-            Some(_) => self.await_endpoint(now, id, name, limit),
+            Some(_) => self.await_endpoint(id, name, limit),
             None if self.docker.endpoints.by_id.len() >= MOST_ENDPOINTS => {
                 return Err(NetworkFault::Crowded(MOST_ENDPOINTS)).into();
             }
@@ -237,28 +232,28 @@ impl Desk<'_> {
                     .endpoints
                     .by_id
                     .insert(name.clone(), Endpoint::new(EndpointStage::Making));
-                self.await_endpoint(now, id, name, limit);
-                self.begin_endpoint(now, request);
+                self.await_endpoint(id, name, limit);
+                self.begin_endpoint(request);
             }
         }
         Next::Nothing
     }
 
     /// Has a call wait for an endpoint to be there.
-    fn await_endpoint(&mut self, now: Now, id: RequestId, name: DoorId, limit: Duration) {
+    fn await_endpoint(&mut self, id: RequestId, name: DoorId, limit: Duration) {
         if let Some(endpoint) = self.docker.endpoint_mut(&name) {
             endpoint.creating.push(id);
-            self.call_waits(now, id, name, limit);
+            self.call_waits(id, name, limit);
         }
     }
 
-    fn call_waits(&mut self, now: Now, id: RequestId, name: DoorId, limit: Duration) {
-        self.time_call(id, now.boot + limit);
+    fn call_waits(&mut self, id: RequestId, name: DoorId, limit: Duration) {
+        self.time_call(id, self.now().boot + limit);
         let job = DockerJob::Endpoint(name, limit);
         self.docker.jobs.insert(id, job);
     }
 
-    fn begin_endpoint(&mut self, now: Now, request: EndpointRequest) {
+    fn begin_endpoint(&mut self, request: EndpointRequest) {
         let EndpointRequest {
             id,
             network,
@@ -273,17 +268,17 @@ impl Desk<'_> {
                     mac,
                     address,
                     source: AddressSource::Ipam,
-                    since: now.wall,
+                    since: self.now().wall,
                 };
                 match self.leased_amiss(&record) {
                     Some(fault) => self.endpoint_over(&record.id, Err(Failure::Network(fault))),
-                    None => self.make_link(now, record),
+                    None => self.make_link(record),
                 }
             }
             EndpointAddress::Leased(mut add) => {
                 let known = self.docker.networks.get(&network).ok();
                 add.profile.policy.mtu = known.and_then(|network| network.wiring.mtu);
-                let errand = self.registry.lease(now, add);
+                let errand = self.registry.lease(add);
                 if let Some(endpoint) = self.docker.endpoint_mut(&id) {
                     endpoint.stage = EndpointStage::Leasing(errand);
                 }
@@ -322,13 +317,7 @@ impl Desk<'_> {
     }
 
     /// Goes on when an endpoint has its lease, or cannot get one.
-    pub(crate) fn leased(
-        &mut self,
-        now: Now,
-        errand: RequestId,
-        attachment: Attachment,
-        answer: Answer,
-    ) {
+    pub(crate) fn leased(&mut self, errand: RequestId, attachment: Attachment, answer: Answer) {
         let Some(Leasing { id, network, mac }) = self.docker.endpoints.leasing.remove(&errand)
         else {
             return;
@@ -337,7 +326,7 @@ impl Desk<'_> {
             Answer::Leased { tenures }
                 if let Some(address) = tenures.iter().find_map(Tenure::v4) =>
             {
-                self.supersede(now, &attachment, &id);
+                self.supersede(&attachment, &id);
                 let source = AddressSource::Leased(attachment);
                 let record = EndpointRecord {
                     id,
@@ -345,9 +334,9 @@ impl Desk<'_> {
                     mac,
                     address,
                     source,
-                    since: now.wall,
+                    since: self.now().wall,
                 };
-                return self.make_link(now, record);
+                return self.make_link(record);
             }
             Answer::Failed(failure) => failure,
             _ => Failure::Cancelled(attachment),
@@ -356,7 +345,7 @@ impl Desk<'_> {
     }
 
     /// Ends the endpoints that had a lease before: it now belongs to another, and is not given back with them.
-    fn supersede(&mut self, now: Now, attachment: &Attachment, by: &DoorId) {
+    fn supersede(&mut self, attachment: &Attachment, by: &DoorId) {
         let others = self
             .docker
             .endpoints
@@ -366,7 +355,7 @@ impl Desk<'_> {
         for (id, stage) in others.collect::<Vec<_>>() {
             tracing::info!(endpoint = %id, %by, "Docker has lost an endpoint and created it again");
             if stage != EndpointStage::There {
-                self.end_endpoint(now, &id);
+                self.end_endpoint(&id);
                 continue;
             }
             self.drop_endpoint_record(&id);
@@ -376,7 +365,7 @@ impl Desk<'_> {
     }
 
     /// Goes on with an endpoint whose effect is over.
-    pub(super) fn endpoint_done(&mut self, now: Now, id: &DoorId, outcome: Outcome) {
+    pub(super) fn endpoint_done(&mut self, id: &DoorId, outcome: Outcome) {
         let Some(endpoint) = self.docker.endpoint_mut(id) else {
             return;
         };
@@ -390,15 +379,15 @@ impl Desk<'_> {
                 // A link that took too long may be there by now, or appear later.
                 self.unmake_alone(LinkOwner::Endpoint(id.clone()));
                 let target = LinkOwner::Endpoint(id.clone()).ifname();
-                self.forget_and_answer(now, id, Some(Failure::Link { target, cause }));
+                self.forget_and_answer(id, Some(Failure::Link { target, cause }));
             }
             (Outcome::Persisted(Ok(())), EndpointStage::Writing) => {
                 endpoint.stage = EndpointStage::There;
-                endpoint.hear(true, now.boot);
+                endpoint.hear(true, self.registry.tables.now.boot);
                 match endpoint.ends {
-                    true => self.end_endpoint(now, id),
+                    true => self.end_endpoint(id),
                     false => {
-                        self.await_container(now, id);
+                        self.await_container(id);
                         self.answer_created(id);
                     }
                 }
@@ -406,24 +395,22 @@ impl Desk<'_> {
             }
             (Outcome::Persisted(Err(cause)), EndpointStage::Writing) => {
                 self.unmake_alone(LinkOwner::Endpoint(id.clone()));
-                self.forget_and_answer(now, id, Some(Failure::Store(cause)));
+                self.forget_and_answer(id, Some(Failure::Store(cause)));
             }
             (Outcome::Persisted(Ok(())), EndpointStage::Forgetting) => self.unmake_link(id),
             (Outcome::Persisted(Err(cause)), EndpointStage::Forgetting) => {
-                self.stays(now, id, &Failure::Store(cause))
+                self.stays(id, &Failure::Store(cause))
             }
-            (Outcome::Unmade(Ok(())), EndpointStage::Unmaking) => {
-                self.forget_and_answer(now, id, None)
-            }
+            (Outcome::Unmade(Ok(())), EndpointStage::Unmaking) => self.forget_and_answer(id, None),
             (Outcome::Unmade(Err(cause)), EndpointStage::Unmaking) => {
                 let target = LinkOwner::Endpoint(id.clone()).ifname();
-                self.stays(now, id, &Failure::Link { target, cause });
+                self.stays(id, &Failure::Link { target, cause });
             }
             _ => {}
         }
     }
 
-    fn make_link(&mut self, now: Now, record: EndpointRecord) {
+    fn make_link(&mut self, record: EndpointRecord) {
         if let Some(endpoint) = self.docker.endpoint_mut(&record.id) {
             (endpoint.record, endpoint.stage) =
                 (Some(Box::new(record.clone())), EndpointStage::Making);
@@ -431,18 +418,18 @@ impl Desk<'_> {
         let network = match self.docker.networks.get(&record.network) {
             Ok(network) => network.clone(),
             Err(fault) => {
-                return self.forget_and_answer(now, &record.id, Some(Failure::Network(fault)));
+                return self.forget_and_answer(&record.id, Some(Failure::Network(fault)));
             }
         };
-        self.end_strays_beside(now, &record, &network.wiring);
+        self.end_strays_beside(&record, &network.wiring);
         let (mtu, holder) = self
-            .lease_of(&record, now.boot)
+            .lease_of(&record, self.now().boot)
             .map(|(grant, of)| (grant.mtu, of.id()))
             .unzip();
         if let (Some(holder), Some(_)) = (holder, network.wiring.mtu) {
             self.registry
                 .tables
-                .change_profile(now, holder, |it| it.policy.mtu = network.wiring.mtu);
+                .change_profile(holder, |it| it.policy.mtu = network.wiring.mtu);
         }
         let link = network
             .wiring
@@ -486,11 +473,11 @@ impl Desk<'_> {
     }
 
     /// Tells the callers that wait for an endpoint's deletion that it failed. It is tried again after a while.
-    fn stays(&mut self, now: Now, id: &DoorId, failure: &Failure) {
+    fn stays(&mut self, id: &DoorId, failure: &Failure) {
         let Some(endpoint) = self.docker.endpoint_mut(id) else {
             return;
         };
-        endpoint.stays(now.boot);
+        endpoint.stays(self.registry.tables.now.boot);
         for call in std::mem::take(&mut endpoint.deleting) {
             self.answer(call, Answer::Failed(failure.clone()));
         }
@@ -512,7 +499,7 @@ impl Desk<'_> {
     }
 
     /// Handles DeleteEndpoint, which is answered when the endpoint's link is gone.
-    pub(super) fn delete_endpoint(&mut self, now: Now, id: RequestId, name: &DoorId) -> Next {
+    pub(super) fn delete_endpoint(&mut self, id: RequestId, name: &DoorId) -> Next {
         let Some(endpoint) = self.docker.endpoint_mut(name) else {
             // Its record may be one that could not be read. Docker has moved back its link, which may belong to another store.
             let key = DockerKey::Endpoint(name.clone());
@@ -521,13 +508,13 @@ impl Desk<'_> {
             return Ok(NetworkAnswer::Done).into();
         };
         endpoint.deleting.push(id);
-        self.call_waits(now, id, name.clone(), AFTERWARDS);
-        self.end_endpoint(now, name);
+        self.call_waits(id, name.clone(), AFTERWARDS);
+        self.end_endpoint(name);
         Next::Nothing
     }
 
     /// Deletes an endpoint, as soon as what is under way is over.
-    pub(super) fn end_endpoint(&mut self, now: Now, id: &DoorId) {
+    pub(super) fn end_endpoint(&mut self, id: &DoorId) {
         let Some(endpoint) = self.docker.endpoint_mut(id) else {
             return;
         };
@@ -535,7 +522,7 @@ impl Desk<'_> {
         match endpoint.stage {
             EndpointStage::Leasing(errand) => {
                 self.docker.endpoints.leasing.remove(&errand);
-                self.registry.hung_up(now, errand);
+                self.registry.hung_up(errand);
                 self.endpoint_over(id, Ok(()));
             }
             EndpointStage::There => {
@@ -551,7 +538,7 @@ impl Desk<'_> {
     }
 
     /// Forgets an endpoint whose link is not there, gives back its lease, and answers the callers that wait.
-    pub(super) fn forget_and_answer(&mut self, now: Now, id: &DoorId, failure: Option<Failure>) {
+    pub(super) fn forget_and_answer(&mut self, id: &DoorId, failure: Option<Failure>) {
         if let Some(AddressSource::Leased(attachment)) = self.drop_endpoint_record(id)
             && self
                 .docker
@@ -561,7 +548,7 @@ impl Desk<'_> {
                 .is_none()
             && let Some(holder) = PortHolding::of(self.registry, &attachment).map(PortHolding::id)
         {
-            leave(self.registry, now, holder, None);
+            leave(self.registry, holder, None);
         }
         self.endpoint_over(id, failure.map_or(Ok(()), Err));
     }
@@ -596,7 +583,7 @@ impl Desk<'_> {
     }
 
     /// Removes a call that waits for an endpoint, and deletes an endpoint that no call waits for any more.
-    pub(super) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DoorId) {
+    pub(super) fn await_endpoint_no_more(&mut self, id: RequestId, name: &DoorId) {
         let Some(endpoint) = self.docker.endpoint_mut(name) else {
             return;
         };
@@ -604,7 +591,7 @@ impl Desk<'_> {
         endpoint.creating.retain(|call| *call != id);
         endpoint.deleting.retain(|call| *call != id);
         if was_creating && endpoint.creating.is_empty() {
-            self.end_endpoint(now, name);
+            self.end_endpoint(name);
         }
     }
 
@@ -613,7 +600,6 @@ impl Desk<'_> {
     /// container from starting.
     pub(super) fn join(
         &mut self,
-        now: Now,
         network: &DoorId,
         id: &DoorId,
         sandbox: &str,
@@ -625,7 +611,7 @@ impl Desk<'_> {
         let endpoint = self.docker.endpoint(id).filter(is_good);
         let record = endpoint.and_then(|endpoint| endpoint.record.as_ref());
         let record = record.ok_or_else(|| NetworkFault::UnknownEndpoint(id.clone()))?;
-        let grant = self.lease_of(record, now.boot).map(|(grant, _)| {
+        let grant = self.lease_of(record, self.now().boot).map(|(grant, _)| {
             let gateway = network.gateway.map(IpAddr::V4).or(grant.gateway);
             Box::new(Grant {
                 routes: gateway

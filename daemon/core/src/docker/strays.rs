@@ -21,7 +21,7 @@ use crate::patience::{NEXT_STEP, SLOW_START};
 use crate::record::{DoorKey, DoorRecord};
 use crate::registry::{DoorTimer, PortHolding, leave};
 use crate::rules::{Rule, cut};
-use crate::time::{Instant, Now};
+use crate::time::Instant;
 
 /// How long a list of the links is reused: listing leases once a second must not have the kernel list all links as often.
 const LISTED: Duration = Duration::from_secs(10);
@@ -89,15 +89,19 @@ impl Desk<'_> {
     }
 
     /// Lists them again after a while: leftovers are deleted then.
-    pub(super) fn list_again(&mut self, now: Now) {
+    pub(super) fn list_again(&mut self) {
         let failures = &mut self.docker.strays.listing.failures;
         failures.fail();
         let pause = failures.pause(LONGEST_PAUSE, &mut self.registry.tables.rng);
-        self.set_timer(DoorTimer::OwnLinks, Some((now.boot + pause, Why::Work)));
+        self.set_timer(
+            DoorTimer::OwnLinks,
+            Some((self.now().boot + pause, Why::Work)),
+        );
     }
 
     /// Goes on with the list of our links in the host's namespace.
-    pub(super) fn own_links(&mut self, now: Now, outcome: Outcome) {
+    pub(super) fn own_links(&mut self, outcome: Outcome) {
+        let now = self.now();
         let Outcome::OwnLinks(result) = outcome else {
             return;
         };
@@ -120,15 +124,15 @@ impl Desk<'_> {
                 owners
                     .into_iter()
                     .filter(is_news)
-                    .for_each(|owner| self.own_link(now, owner, true));
+                    .for_each(|owner| self.own_link(owner, true));
                 self.time_strays();
-                self.forget_those_without_lease(now);
+                self.forget_those_without_lease();
                 let known: Vec<_> = self.docker.endpoints.by_id.keys().cloned().collect();
-                known.iter().for_each(|id| self.await_inside(now, id));
+                known.iter().for_each(|id| self.await_inside(id));
             }
             Err(cause) => {
                 tracing::warn!(%cause, "cannot list the links that were made for Docker: trying again");
-                self.list_again(now);
+                self.list_again();
             }
         }
         if std::mem::take(&mut self.docker.strays.listing.again) {
@@ -146,7 +150,8 @@ impl Desk<'_> {
 
     /// Returns the links that daemons with another store left in the host's namespace. Nobody reports when they come or go: the
     /// daemon lists them again now and then.
-    pub(super) fn strangers(&mut self, now: Instant) -> Vec<String> {
+    pub(super) fn strangers(&mut self) -> Vec<String> {
+        let now = self.now().boot;
         let listing = &mut self.docker.strays.listing;
         if listing.asked.is_none_or(|asked| now >= asked + LISTED) {
             listing.asked = Some(now);
@@ -156,7 +161,7 @@ impl Desk<'_> {
     }
 
     /// Records that a link of ours is in the host's namespace, or has left it.
-    pub(crate) fn own_link(&mut self, now: Now, owner: LinkOwner, there: bool) {
+    pub(crate) fn own_link(&mut self, owner: LinkOwner, there: bool) {
         self.docker.strays.hear(owner.clone());
         let is_unread = self.docker.networks.is_unread;
         match &owner {
@@ -166,11 +171,11 @@ impl Desk<'_> {
             LinkOwner::Vlan { .. } => {}
             LinkOwner::Endpoint(id) => match self.docker.endpoint_mut(id) {
                 Some(endpoint) => {
-                    let came = endpoint.hear(there, now.boot);
+                    let came = endpoint.hear(there, self.registry.tables.now.boot);
                     self.time_strays();
                     match came {
-                        true => self.await_container(now, id),
-                        false => self.await_inside(now, id),
+                        true => self.await_container(id),
+                        false => self.await_inside(id),
                     }
                 }
                 None if there && !is_unread => self.unmake_alone(owner),
@@ -186,29 +191,31 @@ impl Desk<'_> {
     }
 
     /// Deletes the endpoints whose links have been in the host's namespace for too long.
-    pub(super) fn end_strays(&mut self, now: Now) {
-        let due = |endpoint: &Endpoint| endpoint.goes.is_some_and(|at| now.boot >= at);
+    pub(super) fn end_strays(&mut self) {
+        let due = |endpoint: &Endpoint| endpoint.goes.is_some_and(|at| self.now().boot >= at);
         for id in self.docker.endpoints(due) {
             tracing::warn!(endpoint = %id, "Docker has left its link in the host's namespace: deleting it");
             if let Some(endpoint) = self.docker.endpoint_mut(&id) {
-                endpoint.goes = Some(now.boot + NEXT_STEP);
+                endpoint.goes = Some(self.registry.tables.now.boot + NEXT_STEP);
             }
-            self.end_endpoint(now, &id);
+            self.end_endpoint(&id);
         }
         self.time_strays();
     }
 
     /// Handles a restart of dockerd: links that wait for a container of the previous dockerd wait one minute more.
-    pub(super) fn abandon_strays(&mut self, now: Now) {
+    pub(super) fn abandon_strays(&mut self) {
         for endpoint in self.docker.endpoints.by_id.values_mut() {
-            endpoint.goes = endpoint.goes.min(Some(now.boot + NEXT_STEP));
+            endpoint.goes = endpoint
+                .goes
+                .min(Some(self.registry.tables.now.boot + NEXT_STEP));
         }
         self.time_strays();
     }
 
     /// Deletes the endpoints whose links wait for a container, if a new endpoint has their Ethernet address, or wants their parent
     /// to itself: dockerd has forgotten them.
-    pub(super) fn end_strays_beside(&mut self, now: Now, new: &EndpointRecord, wiring: &Wiring) {
+    pub(super) fn end_strays_beside(&mut self, new: &EndpointRecord, wiring: &Wiring) {
         let is_beside = |record: &EndpointRecord| {
             let other = self
                 .docker
@@ -232,12 +239,12 @@ impl Desk<'_> {
         let found: Vec<_> = by_id.map(|(id, _)| id.clone()).collect();
         for id in found {
             tracing::warn!(endpoint = %id, by = %new.id, "Docker has replaced an endpoint by another: deleting its link");
-            self.end_endpoint(now, &id);
+            self.end_endpoint(&id);
         }
     }
 
     /// Forgets the endpoints whose lease was over before they were known here.
-    fn forget_those_without_lease(&mut self, now: Now) {
+    fn forget_those_without_lease(&mut self) {
         let is_over = |record: &EndpointRecord| {
             matches!(&record.source, AddressSource::Leased(of) if PortHolding::of(self.registry, of).is_none())
                 && !cut(Rule::EndpointWithoutLease)
@@ -246,24 +253,25 @@ impl Desk<'_> {
             .docker
             .endpoints(|endpoint| endpoint.rests().is_some_and(is_over))
         {
-            self.forget_and_answer(now, &id, None);
+            self.forget_and_answer(&id, None);
         }
     }
 
     /// Gives an endpoint's interface as long to be found as its link may stay in the host's namespace.
-    pub(super) fn await_container(&mut self, now: Now, id: &DoorId) {
+    pub(super) fn await_container(&mut self, id: &DoorId) {
+        let now = self.now();
         let record = self.docker.endpoint(id).and_then(Endpoint::waits);
         let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id()));
         lease.into_iter().for_each(|lease| {
             self.registry
                 .seeking
-                .wait_for(&mut self.registry.tables, now, lease, SLOW_START)
+                .wait_for(&mut self.registry.tables, lease, SLOW_START)
         });
     }
 
     /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by
     /// now, or gone.
-    fn await_inside(&mut self, now: Now, id: &DoorId) {
+    fn await_inside(&mut self, id: &DoorId) {
         let Some(record) = self
             .docker
             .endpoints
@@ -287,17 +295,19 @@ impl Desk<'_> {
         {
             return;
         }
-        let lease = self.lease_of(record, now.boot).map(|(_, of)| of.id());
+        let lease = self
+            .lease_of(record, self.now().boot)
+            .map(|(_, of)| of.id());
         lease.into_iter().for_each(|lease| {
             self.registry
                 .seeking
-                .wait_less(&mut self.registry.tables, now, lease)
+                .wait_less(&mut self.registry.tables, lease)
         });
     }
 
     /// Gives back the leases of unknown endpoints: the previous daemon was killed before it had recorded them, so that Docker never
     /// heard about them, or after it had deleted them.
-    pub(crate) fn give_back_those_without_endpoint(&mut self, now: Now) {
+    pub(crate) fn give_back_those_without_endpoint(&mut self) {
         // Such a lease may belong to an endpoint that could not be read.
         if self.docker.networks.is_unread {
             return;
@@ -316,6 +326,6 @@ impl Desk<'_> {
         let found: Vec<_> = found.map(PortHolding::id).collect();
         found
             .into_iter()
-            .for_each(|id| leave(self.registry, now, id, None));
+            .for_each(|id| leave(self.registry, id, None));
     }
 }

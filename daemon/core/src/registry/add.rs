@@ -18,7 +18,7 @@ use crate::interface::At;
 use crate::link::{Cookie, Link, LinkCause, LinkView};
 use crate::record::BindingId;
 use crate::source::{Client, Lease};
-use crate::time::{Instant, Now};
+use crate::time::Instant;
 
 /// Sockets that were opened when an ADD's link was looked at. The ADD goes on over them at once, or they are closed.
 #[derive(Debug)]
@@ -44,20 +44,20 @@ impl Registry {
     }
 
     /// Begins to adopt a container, unless its attachment is known already.
-    pub(crate) fn adopt(&mut self, now: Now, adoptee: Adoptee) {
+    pub(crate) fn adopt(&mut self, adoptee: Adoptee) {
         if !self.knows(&adoptee.add.attachment) {
             self.adoptions.enter(adoptee.clone());
-            self.begin_adoption(now, adoptee);
+            self.begin_adoption(adoptee);
         }
     }
 
     /// Tries once more to adopt the containers whose time has come.
-    pub(super) fn adopt_again(&mut self, now: Now) {
-        for adoptee in self.adoptions.due(now.boot) {
+    pub(super) fn adopt_again(&mut self) {
+        for adoptee in self.adoptions.due(self.tables.now.boot) {
             if self.knows(&adoptee.add.attachment) {
                 self.forget_adoption(&adoptee.add.attachment);
             } else {
-                self.begin_adoption(now, adoptee);
+                self.begin_adoption(adoptee);
             }
         }
         self.adoptions.time(&mut self.tables);
@@ -71,12 +71,13 @@ impl Registry {
     }
 
     /// Begins the ADD of a container that runs already.
-    fn begin_adoption(&mut self, now: Now, mut adoptee: Adoptee) {
+    fn begin_adoption(&mut self, mut adoptee: Adoptee) {
         self.settle_client_id(&mut adoptee.add, true);
         let attachment = adoptee.add.attachment.clone();
         let request = self.jobs.errand(Caller::Adoption, attachment.clone());
-        self.time_call(request, now.boot + adoptee.add.timeout);
-        let admission = Admission::adopt(&mut self.tables, request, adoptee, now.boot);
+        let now = self.tables.now.boot;
+        self.time_call(request, now + adoptee.add.timeout);
+        let admission = Admission::adopt(&mut self.tables, request, adoptee, now);
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
@@ -98,7 +99,7 @@ impl Registry {
     }
 
     /// Fails the ADDs that wait on a link that is gone.
-    pub(super) fn admissions_gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
+    pub(super) fn admissions_gone(&mut self, cookie: Cookie, ifindex: Option<u32>) {
         let waits = |it: &&mut Admission| it.waits_for_carrier(cookie, ifindex);
         let gone = self.slots.admissions().filter(waits);
         let failure = |it: &mut Admission| {
@@ -106,48 +107,41 @@ impl Registry {
             (it.attachment().clone(), it.link_failure(cause))
         };
         for (attachment, failure) in gone.map(failure).collect::<Vec<_>>() {
-            self.refuse(now, &attachment, failure);
+            self.refuse(&attachment, failure);
         }
     }
 
     /// Goes on with an ADD after a look at its interface, or at that of its rival.
-    pub(super) fn prepared(
-        &mut self,
-        now: Now,
-        attachment: &Attachment,
-        view: Result<LinkView, LinkCause>,
-    ) {
+    pub(super) fn prepared(&mut self, attachment: &Attachment, view: Result<LinkView, LinkCause>) {
         let Some(admission) = self.slots.admission(attachment) else {
             return;
         };
         let (tables, seeking) = (&mut self.tables, &mut self.seeking);
         let next = match admission.ready {
-            Ready::AwaitingRival(..) => rivals::seen(admission, tables, seeking, now, view),
-            _ => match admission.prepared(tables, &self.turns.permits, now, view) {
-                Admitted::Prepared(view) => rivals::settle(admission, tables, seeking, now, view),
+            Ready::AwaitingRival(..) => rivals::seen(admission, tables, seeking, view),
+            _ => match admission.prepared(tables, &self.turns.permits, view) {
+                Admitted::Prepared(view) => rivals::settle(admission, tables, seeking, view),
                 next => next,
             },
         };
-        self.admission_goes_on(now, attachment, next);
+        self.admission_goes_on(attachment, next);
     }
 
     /// Goes on with an ADD after a search for the interface of its rival.
-    pub(super) fn rival_sought(&mut self, now: Now, attachment: &Attachment, whole: bool) {
+    pub(super) fn rival_sought(&mut self, attachment: &Attachment, whole: bool) {
         if let Some(admission) = self.slots.admission(attachment) {
             let tables = &mut self.tables;
-            let next = rivals::sought(admission, tables, &mut self.seeking, now, whole);
-            self.admission_goes_on(now, attachment, next);
+            let next = rivals::sought(admission, tables, &mut self.seeking, whole);
+            self.admission_goes_on(attachment, next);
         }
     }
 
-    fn admission_goes_on(&mut self, now: Now, attachment: &Attachment, next: Admitted) {
+    fn admission_goes_on(&mut self, attachment: &Attachment, next: Admitted) {
         match next {
             Admitted::Waits | Admitted::Prepared(_) => {}
-            Admitted::Fails(failure) => self.refuse(now, attachment, failure),
-            Admitted::Holds(answer) => self.answer_add(now, attachment, answer),
-            Admitted::Claims(view, link, identity) => {
-                self.claim(now, attachment, &view, link, identity)
-            }
+            Admitted::Fails(failure) => self.refuse(attachment, failure),
+            Admitted::Holds(answer) => self.answer_add(attachment, answer),
+            Admitted::Claims(view, link, identity) => self.claim(attachment, &view, link, identity),
         }
     }
 
@@ -172,12 +166,12 @@ impl Registry {
     /// one of whose end the server does not know yet is requested again.
     pub(super) fn claim(
         &mut self,
-        now: Now,
         attachment: &Attachment,
         view: &LinkView,
         link: Link,
         identity: Identity,
     ) {
+        let now = self.tables.now;
         let Some(admission) = self.slots.admission(attachment) else {
             return;
         };
@@ -193,7 +187,7 @@ impl Registry {
                     address: wanted.address,
                     why,
                 };
-                return self.refuse(now, attachment, failure);
+                return self.refuse(attachment, failure);
             }
             Some(_) => quest.add.wanted = None,
             None => {}
@@ -210,7 +204,7 @@ impl Registry {
                 holder: tenant.who,
                 shared: None,
             };
-            return self.refuse(now, attachment, failure);
+            return self.refuse(attachment, failure);
         }
         let replaces = holders.leaving(&identity.key());
         let leaving = || {
@@ -229,7 +223,7 @@ impl Registry {
         let given_back = given_back.filter_map(|old| old.lease(now.boot));
         let given_back = given_back.map(Lease::ip).next_back();
         let last = self.past.of(&identity.key());
-        replaces.iter().for_each(|id| self.tables.departs(now, *id));
+        replaces.iter().for_each(|id| self.tables.departs(*id));
         let patience = profile.wants.patience.filter(|_| !is_doubtful);
         let last_record = last.map(|last| last.record);
         let last = given_back.or(last.map(|last| last.address));
@@ -257,9 +251,9 @@ impl Registry {
         self.tables.interfaces.enter(&common.link, id);
         self.tables.interfaces.is_on(view.at(), view.lower);
         let binding = Binding::acquiring(common, known, now.boot, self.tables.rng.fork());
-        self.tables.insert(now, binding);
+        self.tables.insert(binding);
         for old in replaces {
-            self.tables.at_release(now, old, Release::pause);
+            self.tables.at_release(old, Release::pause);
         }
         let urgency = match adopts {
             Some(_) => Urgency::Background,
@@ -268,12 +262,11 @@ impl Registry {
         if self.turns.permits.ask(&lan, id, urgency) {
             let spare = self.spare.take_if(|it| it.attachment == *attachment);
             let sockets = spare.map(|spare| spare.exchange);
-            self.tables
-                .with(now, id, |life, cx| life.on_permit(sockets, cx));
+            self.tables.with(id, |life, cx| life.on_permit(sockets, cx));
         }
     }
 
-    pub(super) fn leased(&mut self, now: Now, id: BindingId, lease: Lease) {
+    pub(super) fn leased(&mut self, id: BindingId, lease: Lease) {
         let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
@@ -291,18 +284,18 @@ impl Registry {
             tables.lans.add_succeeded(lan);
         }
         if binding.client().is_some_and(Client::flag_helped) {
-            tables.with(now, id, |_, cx| cx.own.doubts_reach(&lease));
+            tables.with(id, |_, cx| cx.own.doubts_reach(&lease));
         }
         // The lease became durable before the attachment had it, because its link had to be prepared first.
         if lease.resolver().is_some() {
             self.tables.out.resolvers.insert(attachment.clone());
         }
         self.audit.saw(&mut self.tables, id);
-        self.seeking.wait(&mut self.tables, now, id);
-        self.answer_add(now, &attachment, answer);
+        self.seeking.wait(&mut self.tables, id);
+        self.answer_add(&attachment, answer);
     }
 
-    pub(super) fn acquisition_failed(&mut self, now: Now, id: BindingId, mut failure: Failure) {
+    pub(super) fn acquisition_failed(&mut self, id: BindingId, mut failure: Failure) {
         let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
@@ -322,7 +315,12 @@ impl Registry {
             *kept = rivals::kept_on(&self.tables, lan);
             let server = silence.as_mut().and_then(|silence| silence.server.as_mut());
             if let Some(server) = server {
-                let began = now.boot.since_boot().saturating_sub(*waited + *queued);
+                let began = self
+                    .tables
+                    .now
+                    .boot
+                    .since_boot()
+                    .saturating_sub(*waited + *queued);
                 let began = Instant::from_boot(began);
                 let lans = &self.tables.lans;
                 server.acknowledged = lans.acknowledged_since(lan, server.address, began);
@@ -335,32 +333,31 @@ impl Registry {
             && is_impatient
             && tally.answers == 0
         {
-            self.tables.lans.no_offer(lan, now.boot);
+            self.tables.lans.no_offer(lan, self.tables.now.boot);
         }
         let lan = self.tables.lan(id);
         if let Some(by) = self.jobs.caller(request).copied() {
-            self.add_failed(now, &by, &attachment, lan.as_ref(), &failure);
+            self.add_failed(&by, &attachment, lan.as_ref(), &failure);
         }
-        self.reply(now, request, Answer::Failed(failure));
+        self.reply(request, Answer::Failed(failure));
         self.begin(&attachment, Operation::Leaving(id));
     }
 
     /// Fails an ADD that has no binding.
-    pub(super) fn refuse(&mut self, now: Now, attachment: &Attachment, failure: Failure) {
+    pub(super) fn refuse(&mut self, attachment: &Attachment, failure: Failure) {
         if let Some(admission) = self.slots.admission(attachment) {
             let request = admission.request;
             let lan = admission.quest.add.lan.clone();
             if let Some(by) = self.jobs.caller(request).copied() {
-                self.add_failed(now, &by, attachment, Some(&lan), &failure);
+                self.add_failed(&by, attachment, Some(&lan), &failure);
             }
         }
-        self.answer_add(now, attachment, Answer::Failed(failure));
+        self.answer_add(attachment, Answer::Failed(failure));
     }
 
     /// Logs that an ADD failed, and enters that in the account of its LAN. An adoption has its own message.
     pub(super) fn add_failed(
         &mut self,
-        now: Now,
         by: &Caller,
         attachment: &Attachment,
         lan: Option<&Lan>,
@@ -371,6 +368,7 @@ impl Registry {
         }
         let counts = !matches!(by, Caller::Adoption) && failure.is_of_host_or_lan();
         if let Some(lan) = lan.filter(|_| counts) {
+            let now = self.tables.now;
             self.tables
                 .lans
                 .add_failed(lan, attachment, failure.to_string(), now);
@@ -378,20 +376,21 @@ impl Registry {
     }
 
     /// Returns how long an ADD may take. One with a fallback gets the time for that.
-    pub(crate) fn time_for(&self, add: &Add, now: Instant) -> Duration {
-        let gives_up = add.fallback.is_none() && self.tables.lans.is_silent(&add.lan, now);
+    pub(crate) fn time_for(&self, add: &Add) -> Duration {
+        let gives_up =
+            add.fallback.is_none() && self.tables.lans.is_silent(&add.lan, self.tables.now.boot);
         let patience = add.profile.wants.patience.filter(|_| gives_up);
         patience.map_or(add.timeout, |patience| add.timeout.min(patience))
     }
 
-    pub(super) fn answer_add(&mut self, now: Now, attachment: &Attachment, answer: Answer) {
+    pub(super) fn answer_add(&mut self, attachment: &Attachment, answer: Answer) {
         let request = match self.slots.operation_mut(attachment) {
             Some(Operation::Adding(admission)) => admission.request,
             Some(Operation::Acquiring(request, _)) => *request,
             Some(Operation::Leaving(_) | Operation::Checking(..)) | None => return,
         };
-        self.reply(now, request, answer);
-        self.end(now, attachment);
+        self.reply(request, answer);
+        self.end(attachment);
     }
 }
 

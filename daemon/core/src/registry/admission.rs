@@ -15,7 +15,7 @@ use crate::patience::LINK_DOWN;
 use crate::record::BindingId;
 use crate::rules::{Rule, cut};
 use crate::source::Wanted;
-use crate::time::{Instant, Now, whole_millis};
+use crate::time::{Instant, whole_millis};
 
 /// An ADD before it has a binding.
 #[derive(Debug)]
@@ -141,9 +141,9 @@ impl Admission {
         &mut self,
         tables: &mut Tables,
         permits: &Pacing,
-        now: Now,
         view: Result<LinkView, LinkCause>,
     ) -> Admitted {
+        let now = tables.now;
         if let Ok(view) = &view
             && let Some(wire) = &view.wire
         {

@@ -16,7 +16,7 @@ use crate::backoff::{Backoff, RARELY};
 use crate::effect::{Adoptee, Answer, Failure, Why};
 use crate::identity::Attachment;
 use crate::link::directory_of;
-use crate::time::{Instant, Now};
+use crate::time::Instant;
 
 /// The containers that must still be adopted, and those that could not be.
 #[derive(Debug, Default)]
@@ -88,7 +88,6 @@ impl Adoptions {
         &mut self,
         tables: &mut Tables,
         sight: &Sight,
-        now: Now,
         attachment: Attachment,
         answer: Answer,
     ) {
@@ -100,7 +99,7 @@ impl Adoptions {
                 }
                 self.forget(&attachment);
             }
-            Answer::Failed(failure) => self.failed(tables, sight, now, attachment, &failure),
+            Answer::Failed(failure) => self.failed(tables, sight, attachment, &failure),
             // An ADD gets no other answer.
             _ => {}
         }
@@ -110,7 +109,6 @@ impl Adoptions {
         &mut self,
         tables: &mut Tables,
         sight: &Sight,
-        now: Now,
         attachment: Attachment,
         failure: &Failure,
     ) {
@@ -130,7 +128,7 @@ impl Adoptions {
             true => tracing::debug!(%attachment, %failure, ?pause, "not adopted, trying again"),
             false => tracing::warn!(%attachment, %failure, ?pause, "not adopted, trying again"),
         }
-        adoption.next = Some(now.boot + pause);
+        adoption.next = Some(tables.now.boot + pause);
         self.pending.insert(attachment, adoption);
         self.time(tables);
     }

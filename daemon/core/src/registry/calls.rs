@@ -22,12 +22,12 @@ use crate::identity::Attachment;
 use crate::job::LIMIT;
 use crate::profile::Profile;
 use crate::record::BindingId;
-use crate::time::{Instant, Now};
+use crate::time::Instant;
 
 impl Registry {
     /// Begins a call.
-    pub(crate) fn request(&mut self, now: Now, id: RequestId, call: Call) {
-        let next = Job::begin(self, now, id, call);
+    pub(crate) fn request(&mut self, id: RequestId, call: Call) {
+        let next = Job::begin(self, id, call);
         self.call_goes_on(id, next);
     }
 
@@ -40,20 +40,20 @@ impl Registry {
     }
 
     /// Ends a call that has waited for as long as it may.
-    pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
+    pub(super) fn call_timed_out(&mut self, id: RequestId) {
         self.tables.timers.set(Key::Call(id), None);
         if let Some(job) = self.jobs.by_id.remove(&id) {
-            let next = job.time_out(self, now, id);
+            let next = job.time_out(self, id);
             self.call_goes_on(id, next);
         }
     }
 
     /// Drops a call whose caller hung up. Returns false if it is not known here.
-    pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
+    pub(crate) fn hung_up(&mut self, id: RequestId) -> bool {
         self.tables.timers.set(Key::Call(id), None);
         let job = self.jobs.by_id.remove(&id);
         let is_known = job.is_some();
-        job.into_iter().for_each(|job| job.hang_up(self, now, id));
+        job.into_iter().for_each(|job| job.hang_up(self, id));
         is_known
     }
 
@@ -66,21 +66,15 @@ impl Registry {
     }
 
     /// Answers a call about an attachment, unless it was answered or its caller hung up.
-    pub(super) fn reply(&mut self, now: Now, id: RequestId, answer: Answer) {
+    pub(super) fn reply(&mut self, id: RequestId, answer: Answer) {
         self.tables.timers.set(Key::Call(id), None);
         if let Some(Job::Attached(job)) = self.jobs.by_id.remove(&id) {
-            self.answer_attached(now, id, job, answer);
+            self.answer_attached(id, job, answer);
         }
     }
 
     /// Gives the answer to the caller.
-    pub(super) fn answer_attached(
-        &mut self,
-        now: Now,
-        id: RequestId,
-        job: Attached,
-        answer: Answer,
-    ) {
+    pub(super) fn answer_attached(&mut self, id: RequestId, job: Attached, answer: Answer) {
         let Attached { attachment, by } = job;
         match by {
             Caller::Door => self.tables.out.reply(id, answer),
@@ -96,7 +90,7 @@ impl Registry {
             }
             Caller::Adoption => {
                 self.adoptions
-                    .tried(&mut self.tables, &self.audit.sight, now, attachment, answer)
+                    .tried(&mut self.tables, &self.audit.sight, attachment, answer)
             }
             Caller::Above => self.notices.push_back(Notice::Answered {
                 id,
@@ -111,74 +105,55 @@ impl Registry {
     }
 
     /// Handles an ADD.
-    pub(super) fn add(&mut self, now: Now, id: RequestId, mut add: Box<Add>) {
+    pub(super) fn add(&mut self, id: RequestId, mut add: Box<Add>) {
         let ran_with = self.forget_adoption(&add.attachment);
-        let timeout = self.time_for(&add, now.boot);
+        let timeout = self.time_for(&add);
         (add.hurried, add.timeout) = (add.timeout - timeout, timeout);
         let attachment = add.attachment.clone();
         let limit = add.timeout;
-        self.queue(now, &attachment, id, Asked::Add(add, ran_with), limit);
+        self.queue(&attachment, id, Asked::Add(add, ran_with), limit);
     }
 
     /// Asks for a lease. Returns the ADD, whose answer is a [`Notice`].
-    pub(crate) fn lease(&mut self, now: Now, add: Box<Add>) -> RequestId {
+    pub(crate) fn lease(&mut self, add: Box<Add>) -> RequestId {
         let errand = self.jobs.errand(Caller::Above, add.attachment.clone());
-        self.add(now, errand, add);
+        self.add(errand, add);
         errand
     }
 
     /// Handles a DEL.
-    pub(super) fn del(
-        &mut self,
-        now: Now,
-        id: RequestId,
-        attachment: Attachment,
-        grace: Option<u32>,
-    ) {
+    pub(super) fn del(&mut self, id: RequestId, attachment: Attachment, grace: Option<u32>) {
         self.forget_adoption(&attachment);
         grace
             .into_iter()
-            .for_each(|grace| self.keep_for(now, &attachment, grace));
-        self.delete(now, attachment, id);
+            .for_each(|grace| self.keep_for(&attachment, grace));
+        self.delete(attachment, id);
     }
 
-    pub(super) fn check(
-        &mut self,
-        now: Now,
-        id: RequestId,
-        attachment: &Attachment,
-        expected: Vec<IpNet>,
-    ) {
-        self.queue(now, attachment, id, Asked::Check(expected), LIMIT);
+    pub(super) fn check(&mut self, id: RequestId, attachment: &Attachment, expected: Vec<IpNet>) {
+        self.queue(attachment, id, Asked::Check(expected), LIMIT);
     }
 
     /// Begins a call, or has it wait for its turn.
-    fn queue(
-        &mut self,
-        now: Now,
-        attachment: &Attachment,
-        id: RequestId,
-        asked: Asked,
-        limit: Duration,
-    ) {
-        self.time_call(id, now.boot + limit);
+    fn queue(&mut self, attachment: &Attachment, id: RequestId, asked: Asked, limit: Duration) {
+        self.time_call(id, self.tables.now.boot + limit);
         self.slots.make(attachment).waiting.push_back(Waiting {
             id,
             asked,
-            since: now.boot,
+            since: self.tables.now.boot,
         });
-        self.next_call(now, attachment);
+        self.next_call(attachment);
     }
 
     /// Begins the call that has waited longest, if nothing is under way. Forgets an attachment that has nothing.
-    pub(super) fn next_call(&mut self, now: Now, attachment: &Attachment) {
+    pub(super) fn next_call(&mut self, attachment: &Attachment) {
         // A call that is answered at once ends in here; the loop then begins the next one, however many there are.
         let slot = self.slots.get_mut(attachment);
         let Some(slot) = slot.filter(|slot| !slot.beginning) else {
             return;
         };
         slot.beginning = true;
-        while self.begin_next(now, attachment) {}
+        while self.begin_next(attachment) {}
         if let Some(slot) = self.slots.get_mut(attachment) {
             slot.beginning = false;
         }
@@ -186,7 +161,7 @@ impl Registry {
     }
 
     /// Begins a call. Returns false if one is under way or none waits.
-    fn begin_next(&mut self, now: Now, attachment: &Attachment) -> bool {
+    fn begin_next(&mut self, attachment: &Attachment) -> bool {
         let slot = self.slots.get_mut(attachment);
         let Some(slot) = slot.filter(|slot| slot.operation.is_none()) else {
             return false;
@@ -196,11 +171,11 @@ impl Registry {
         };
         match asked {
             Asked::Add(add, ran_with) => self.begin_add(id, add, since, ran_with),
-            Asked::Del => self.begin_delete(now, attachment, id),
+            Asked::Del => self.begin_delete(attachment, id),
             Asked::Check(expected) => {
-                match Check::begin(&mut self.tables, now, attachment, id, expected) {
+                match Check::begin(&mut self.tables, attachment, id, expected) {
                     Ok(check) => self.begin(attachment, Operation::Checking(check)),
-                    Err(answer) => self.reply(now, id, *answer),
+                    Err(answer) => self.reply(id, *answer),
                 }
             }
         }
@@ -216,7 +191,7 @@ impl Registry {
         self.slots.make(attachment).operation = Some(operation);
     }
 
-    pub(super) fn end(&mut self, now: Now, attachment: &Attachment) {
+    pub(super) fn end(&mut self, attachment: &Attachment) {
         let slot = self.slots.get_mut(attachment);
         let ended = slot.and_then(|slot| slot.operation.take());
         // The result of its look means nothing to the next call.
@@ -225,10 +200,10 @@ impl Registry {
             .and_then(Operation::op)
             .into_iter()
             .for_each(|op| self.tables.out.forget(op));
-        self.next_call(now, attachment);
+        self.next_call(attachment);
     }
 
-    pub(super) fn operation_done(&mut self, now: Now, attachment: Attachment, outcome: Outcome) {
+    pub(super) fn operation_done(&mut self, attachment: Attachment, outcome: Outcome) {
         let view = match outcome {
             Outcome::Applied { result, .. }
             | Outcome::Prepared { result, .. }
@@ -237,17 +212,17 @@ impl Registry {
         };
         match self.slots.operation(&attachment) {
             Some(&Operation::Checking(check)) => {
-                let answer = check.seen(&self.tables, now, &attachment, view);
-                self.reply(now, check.request, answer);
-                self.end(now, &attachment);
+                let answer = check.seen(&self.tables, &attachment, view);
+                self.reply(check.request, answer);
+                self.end(&attachment);
             }
-            _ => self.prepared(now, &attachment, view),
+            _ => self.prepared(&attachment, view),
         }
     }
 
     /// Handles a DEL: it ends ADDs that wait or are under way, then goes before any other call that waits.
-    pub(super) fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
-        self.time_call(id, now.boot + LIMIT);
+    pub(super) fn delete(&mut self, attachment: Attachment, id: RequestId) {
+        self.time_call(id, self.tables.now.boot + LIMIT);
         self.orphans.claim(&attachment);
         let slot = self.slots.make(&attachment);
         let (adds, others) = std::mem::take(&mut slot.waiting)
@@ -257,7 +232,6 @@ impl Registry {
         let cancelled: VecDeque<Waiting> = adds;
         for add in cancelled {
             self.reply(
-                now,
                 add.id,
                 Answer::Failed(Failure::Cancelled(attachment.clone())),
             );
@@ -271,7 +245,7 @@ impl Registry {
         {
             self.leavings.wait(holder, Leave::Deleted, Some(id));
             // An operator's release may still work at the interface, which disappears now.
-            return self.tables.with(now, holder, |life, cx| {
+            return self.tables.with(holder, |life, cx| {
                 if matches!(life, Life::Held(_)) {
                     life.give_back(Leave::Deleted, cx);
                 }
@@ -280,40 +254,36 @@ impl Registry {
         slot.waiting.push_front(Waiting {
             id,
             asked: Asked::Del,
-            since: now.boot,
+            since: self.tables.now.boot,
         });
-        self.cancel_add(
-            now,
-            &attachment,
-            Some(Failure::Cancelled(attachment.clone())),
-        );
-        self.next_call(now, &attachment);
+        self.cancel_add(&attachment, Some(Failure::Cancelled(attachment.clone())));
+        self.next_call(&attachment);
     }
 
     /// Has an attachment's lease kept for as many seconds as its DEL says. This does not apply to a lease whose identity
     /// is the container's: that was leased under another configuration.
-    fn keep_for(&mut self, now: Now, attachment: &Attachment, grace: u32) {
+    fn keep_for(&mut self, attachment: &Attachment, grace: u32) {
         let holder = self.tables.bindings.held_by(attachment);
         let holder = holder.filter(|it| !attachment.is_named_by(&it.identity.client_id));
         if let Some(id) = holder.map(|holder| holder.id) {
             let keep = |profile: &mut Profile| profile.grace = Some(grace);
-            self.tables.change_profile(now, id, keep);
+            self.tables.change_profile(id, keep);
         }
     }
 
     /// Abandons the ADD under way, if there is one.
-    pub(super) fn cancel_add(&mut self, now: Now, attachment: &Attachment, why: Option<Failure>) {
+    pub(super) fn cancel_add(&mut self, attachment: &Attachment, why: Option<Failure>) {
         match self.slots.operation_mut(attachment) {
             Some(Operation::Adding(admission)) => {
                 let request = admission.request;
                 if let Some(failure) = why {
-                    self.reply(now, request, Answer::Failed(failure));
+                    self.reply(request, Answer::Failed(failure));
                 }
-                self.end(now, attachment);
+                self.end(attachment);
             }
             Some(Operation::Acquiring(_, id)) => {
                 let (id, is_silent) = (*id, why.is_none());
-                self.tables.with(now, id, |life, cx| life.abort(why, cx));
+                self.tables.with(id, |life, cx| life.abort(why, cx));
                 if is_silent {
                     self.begin(attachment, Operation::Leaving(id));
                 }
@@ -322,10 +292,10 @@ impl Registry {
         }
     }
 
-    pub(super) fn begin_delete(&mut self, now: Now, attachment: &Attachment, id: RequestId) {
+    pub(super) fn begin_delete(&mut self, attachment: &Attachment, id: RequestId) {
         let Some(holder) = self.tables.bindings.holder(attachment) else {
-            self.reply(now, id, Answer::Deleted);
-            return self.end(now, attachment);
+            self.reply(id, Answer::Deleted);
+            return self.end(attachment);
         };
         self.begin(attachment, Operation::Leaving(holder));
         let by = self.jobs.caller(id).copied();
@@ -333,29 +303,29 @@ impl Registry {
             Some(Caller::Operator(_)) => Leave::Ordered,
             _ => Leave::Deleted,
         };
-        begin_leaving(self, now, holder, why, Some(id));
+        begin_leaving(self, holder, why, Some(id));
         if let Some(Caller::Collection(_)) = by {
-            self.tables.at_release(now, holder, Release::end_grace);
+            self.tables.at_release(holder, Release::end_grace);
         }
     }
 
     /// Records that a binding is done with its attachment.
-    pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: &Attachment) {
-        left(self, now, id, Ok(()));
+    pub(super) fn given_back(&mut self, id: BindingId, attachment: &Attachment) {
+        left(self, id, Ok(()));
         self.tables.bindings.vacate(attachment, id);
         match self.slots.operation(attachment) {
             Some(Operation::Leaving(binding) | Operation::Acquiring(_, binding))
                 if *binding == id =>
             {
-                self.end(now, attachment);
+                self.end(attachment);
             }
-            _ => self.next_call(now, attachment),
+            _ => self.next_call(attachment),
         }
     }
 
     /// Goes on after the store refused to note that a lease is being given back: a DEL that waits fails. The binding keeps trying,
     /// and the next DEL finds it.
-    pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
+    pub(super) fn not_given_back(&mut self, id: BindingId, cause: StoreCause) {
         let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
@@ -364,10 +334,10 @@ impl Registry {
         if is_leaving {
             tracing::warn!(%attachment, %cause, "the lease cannot be given back yet");
         }
-        left(self, now, id, Err(cause));
+        left(self, id, Err(cause));
         if is_leaving {
             self.tables.bindings.hold(attachment.clone(), id);
-            self.end(now, &attachment);
+            self.end(&attachment);
         }
     }
 }

@@ -15,7 +15,6 @@ use crate::identity::Attachment;
 use crate::interface::Seat;
 use crate::link::{LinkCause, LinkView, Target};
 use crate::outbox::Waiter;
-use crate::time::Now;
 
 /// A CHECK under way.
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +33,11 @@ impl Check {
     /// It is answered at once.
     pub(super) fn begin(
         tables: &mut Tables,
-        now: Now,
         attachment: &Attachment,
         request: RequestId,
         mut expected: Vec<IpNet>,
     ) -> Result<Self, Box<Answer>> {
+        let now = tables.now;
         let fails = |failure| Err(Box::new(Answer::Failed(failure)));
         let binding = tables.bindings.held_by(attachment);
         let binding = binding.filter(|binding| binding.is_live());
@@ -77,10 +76,10 @@ impl Check {
     pub(super) fn seen(
         self,
         tables: &Tables,
-        now: Now,
         attachment: &Attachment,
         view: Result<LinkView, LinkCause>,
     ) -> Answer {
+        let now = tables.now;
         let binding = tables.bindings.held_by(attachment);
         let lease = binding.and_then(|binding| binding.lease(now.boot));
         let never_came = |binding: &Binding| {

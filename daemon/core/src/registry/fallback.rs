@@ -12,7 +12,7 @@ use crate::effect::RangeRow;
 use crate::identity::{Attachment, Lan};
 use crate::range::{Fallback, FallbackAllocator, NoAddress, RangeAddress, RangeHolding};
 use crate::record::BindingId;
-use crate::time::{Instant, Now, WallTime};
+use crate::time::{Instant, WallTime};
 
 /// What is known about the fallbacks of networks.
 #[derive(Debug, Default)]
@@ -43,20 +43,18 @@ impl Fallbacks {
     pub(super) fn fall_back(
         &mut self,
         tables: &mut Tables,
-        now: Now,
         id: BindingId,
         fallback: &Fallback,
         used: &BTreeSet<Ipv4Addr>,
         last: Option<IpAddr>,
     ) {
-        let given = self.address_of_range(tables, now, id, fallback, used, last);
-        tables.with(now, id, |life, cx| life.on_resort(given, cx));
+        let given = self.address_of_range(tables, id, fallback, used, last);
+        tables.with(id, |life, cx| life.on_resort(given, cx));
     }
 
     fn address_of_range(
         &mut self,
         tables: &Tables,
-        now: Now,
         id: BindingId,
         fallback: &Fallback,
         used: &BTreeSet<Ipv4Addr>,
@@ -66,7 +64,7 @@ impl Fallbacks {
             return fallback.allocator(None).peek();
         };
         let lan = own.identity.lan.clone();
-        let mut allocator = self.allocator_of(tables, now, &lan, fallback, Some(id));
+        let mut allocator = self.allocator_of(tables, &lan, fallback, Some(id));
         let stranger = Arc::new(Attachment::cni("another station", "", ""));
         let hosts = tables.bindings.holders().hosts_on(&lan).into_iter();
         let hosts = hosts.map(IpAddr::V4);
@@ -75,7 +73,7 @@ impl Fallbacks {
                 address,
                 RangeHolding {
                     by: stranger.clone(),
-                    since: now.wall,
+                    since: tables.now.wall,
                 },
             );
         }
@@ -97,11 +95,11 @@ impl Fallbacks {
     fn allocator_of(
         &self,
         tables: &Tables,
-        now: Now,
         lan: &Lan,
         fallback: &Fallback,
         but: Option<BindingId>,
     ) -> FallbackAllocator {
+        let now = tables.now;
         let mut allocator = fallback.allocator(self.last.get(lan).copied());
         let since = |binding: &Binding| {
             let lease = binding.lease(now.boot);
@@ -123,9 +121,9 @@ impl Fallbacks {
     }
 
     /// Returns the ranges of all fallbacks, with what is taken of each on its LAN.
-    pub(super) fn rows(&self, tables: &Tables, now: Now) -> Vec<RangeRow> {
+    pub(super) fn rows(&self, tables: &Tables) -> Vec<RangeRow> {
         let of_fallback = |(network, (lan, fallback)): (&String, &(Lan, Fallback))| {
-            let allocator = self.allocator_of(tables, now, lan, fallback, None);
+            let allocator = self.allocator_of(tables, lan, fallback, None);
             let row = |usage| RangeRow {
                 network: network.clone(),
                 lan: lan.clone(),
@@ -137,9 +135,11 @@ impl Fallbacks {
     }
 
     /// Returns whether a container on a LAN has an address of a local range, and no server was heard there since.
-    pub(super) fn awaits_server(&self, tables: &Tables, now: Now, lan: &Lan) -> bool {
+    pub(super) fn awaits_server(&self, tables: &Tables, lan: &Lan) -> bool {
         let is_unserved = |it: &Binding| {
-            let lease = it.lease(now.boot).filter(|lease| !lease.source.is_asked());
+            let lease = it
+                .lease(tables.now.boot)
+                .filter(|lease| !lease.source.is_asked());
             it.identity.lan == *lan
                 && lease.is_some_and(|lease| !tables.lans.heard_since(lan, lease.start))
         };

@@ -155,27 +155,28 @@ impl Registry {
 
     /// Compares both clocks with their last reading.
     pub(crate) fn read_clocks(&mut self, now: Now) {
+        self.tables.now = now;
         let Some(may_be_late) = self.clocks.read(now) else {
             return;
         };
         let bindings = self.tables.bindings.iter();
         for id in bindings.map(|binding| binding.id).collect::<Vec<_>>() {
             self.tables
-                .with(now, id, |life, cx| life.on_wall_set(may_be_late, cx));
+                .with(id, |life, cx| life.on_wall_set(may_be_late, cx));
         }
     }
 
     /// Goes on with somebody whose deadline has come.
-    pub(crate) fn on_clock(&mut self, now: Now, key: Key) {
+    pub(crate) fn on_clock(&mut self, key: Key) {
         match key {
-            Key::Binding(id) => self.tables.with(now, id, |life, cx| life.on_clock(cx)),
-            Key::Call(id) => self.call_timed_out(now, id),
+            Key::Binding(id) => self.tables.with(id, |life, cx| life.on_clock(cx)),
+            Key::Call(id) => self.call_timed_out(id),
             Key::Audit(at) => self.audit.look_again(&mut self.tables, at),
-            Key::Adoption => self.adopt_again(now),
+            Key::Adoption => self.adopt_again(),
             Key::Look => self.look_on_clock(),
             Key::Orphans => {}
-            Key::Seek => self.seeking.on_clock(&mut self.tables, now),
-            Key::Extensions => self.turns.extend_next(&mut self.tables, now),
+            Key::Seek => self.seeking.on_clock(&mut self.tables),
+            Key::Extensions => self.turns.extend_next(&mut self.tables),
             Key::Above(timer) => self.notices.push_back(Notice::Due(timer)),
         }
     }
@@ -192,8 +193,8 @@ impl Registry {
     }
 
     /// Returns all leases, and what else an operator should know, with what the doors above know.
-    pub(crate) fn list(&self, now: Now, pools: Vec<PoolRecord>, strangers: Vec<String>) -> Answer {
-        let chosen = chosen(self, now, &Which::default()).into_iter();
+    pub(crate) fn list(&self, pools: Vec<PoolRecord>, strangers: Vec<String>) -> Answer {
+        let chosen = chosen(self, &Which::default()).into_iter();
         Answer::Bindings {
             rows: chosen.map(|(_, row)| row).collect(),
             pools,
@@ -204,7 +205,7 @@ impl Registry {
     }
 
     /// Handles the end of an effect.
-    pub(crate) fn done(&mut self, now: Now, op: OpId, outcome: Outcome) {
+    pub(crate) fn done(&mut self, op: OpId, outcome: Outcome) {
         if let Outcome::Persisted(result) = &outcome {
             self.tables.out.written(op, result.is_ok());
         }
@@ -217,25 +218,22 @@ impl Registry {
         match waiter {
             Some(Waiter::Binding(id, task)) => {
                 self.tables
-                    .with(now, id, |life, cx| life.on_done(task, outcome, cx));
+                    .with(id, |life, cx| life.on_done(task, outcome, cx));
             }
             Some(Waiter::Operation(attachment)) => {
                 self.spare = sockets.map(|exchange| Spare {
                     exchange,
                     attachment: attachment.clone(),
                 });
-                self.operation_done(now, attachment, outcome);
+                self.operation_done(attachment, outcome);
                 let unused = self.spare.take();
                 unused
                     .into_iter()
                     .for_each(|it| self.tables.out.close(it.exchange));
             }
-            Some(Waiter::Audit(at)) => {
-                self.audit
-                    .done(&mut self.tables, &self.slots, now, at, outcome)
-            }
+            Some(Waiter::Audit(at)) => self.audit.done(&mut self.tables, &self.slots, at, outcome),
             Some(Waiter::Call(id)) => self.call_done(id, outcome),
-            Some(Waiter::Seek(by)) => self.searched(now, by, outcome),
+            Some(Waiter::Seek(by)) => self.searched(by, outcome),
             Some(Waiter::Above(waiter)) => self.notices.push_back(Notice::Done(waiter, outcome)),
             Some(Waiter::Journal) => {}
             None => sockets
@@ -243,12 +241,12 @@ impl Registry {
                 .for_each(|exchange| self.tables.out.close(exchange)),
         }
         if let Some(at) = changed {
-            self.link_changed(now, at);
+            self.link_changed(at);
         }
     }
 
     /// Handles a frame that came in.
-    pub(crate) fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
+    pub(crate) fn frame(&mut self, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
         let Some(id) = self.has_sockets(exchange) else {
             return;
         };
@@ -262,29 +260,29 @@ impl Registry {
         match frame::decode(bytes, meta) {
             Ok(frame) => self
                 .tables
-                .with(now, id, |life, cx| life.on_frame(exchange, &frame, cx)),
+                .with(id, |life, cx| life.on_frame(exchange, &frame, cx)),
             Err(cause) => match frame::ipv4_source(bytes) {
-                Some(from) => self.tables.with(now, id, |life, cx| {
-                    life.on_unreadable(exchange, cause, from, cx)
-                }),
+                Some(from) => self
+                    .tables
+                    .with(id, |life, cx| life.on_unreadable(exchange, cause, from, cx)),
                 None => self.tables.out.counts.refused(cause),
             },
         }
     }
 
     /// Handles the failure of sockets.
-    pub(crate) fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
+    pub(crate) fn broken(&mut self, exchange: ExchangeId, cause: LinkCause) {
         if let Some(id) = self.has_sockets(exchange) {
             self.tables
-                .with(now, id, |life, cx| life.on_broken(exchange, cause, cx));
+                .with(id, |life, cx| life.on_broken(exchange, cause, cx));
         }
     }
 
     /// Records that a link did not accept a frame.
-    pub(crate) fn unsent(&mut self, now: Now, exchange: ExchangeId, cause: &LinkCause) {
+    pub(crate) fn unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) {
         if let Some(id) = self.has_sockets(exchange) {
             self.tables
-                .with(now, id, |life, cx| life.on_unsent(exchange, cause, cx));
+                .with(id, |life, cx| life.on_unsent(exchange, cause, cx));
         }
     }
 
@@ -297,14 +295,14 @@ impl Registry {
     }
 
     /// Goes on after a search of the namespaces.
-    fn searched(&mut self, now: Now, by: Option<Mac>, outcome: Outcome) {
+    fn searched(&mut self, by: Option<Mac>, outcome: Outcome) {
         let tables = &mut self.tables;
-        let ended = self.seeking.done(tables, &mut self.audit, now, by, outcome);
+        let ended = self.seeking.done(tables, &mut self.audit, by, outcome);
         let Some((search, whole)) = ended else {
             return;
         };
         for attachment in search.adds {
-            self.rival_sought(now, &attachment, whole);
+            self.rival_sought(&attachment, whole);
         }
         if let Some(number) = search.again {
             self.seeking.seek(&mut self.tables, by, number);
@@ -313,38 +311,40 @@ impl Registry {
 
     /// Goes on after a binding's link is gone. If the binding lives on without it, the link may have appeared elsewhere unnoticed;
     /// else its lease is released soon.
-    fn link_went(&mut self, now: Now, id: BindingId, event: Box<Event>) {
+    fn link_went(&mut self, id: BindingId, event: Box<Event>) {
         let Some(mac) = self.tables.bindings.get(id).and_then(Binding::sought) else {
-            return self.orphans.add(id, event, now.boot);
+            return self.orphans.add(id, event, self.tables.now.boot);
         };
         self.audit.sight.forget(id);
-        if !left_inside(self, now, id) {
-            self.seeking
-                .wait_again(&mut self.tables, now, id, mac, event);
+        if !left_inside(self, id) {
+            self.seeking.wait_again(&mut self.tables, id, mac, event);
         }
     }
 
     /// Handles what the kernel reports about links and namespaces.
-    pub(crate) fn kernel(&mut self, now: Now, message: KernelMessage) {
+    pub(crate) fn kernel(&mut self, message: KernelMessage) {
         match message {
-            KernelMessage::NetnsDied(cookie) => self.gone(now, cookie, None, LinkCause::NoNetns),
+            KernelMessage::NetnsDied(cookie) => self.gone(cookie, None, LinkCause::NoNetns),
             // It may live on.
-            KernelMessage::PathGone(cookie) => self.gone(now, cookie, None, LinkCause::NoPath),
+            KernelMessage::PathGone(cookie) => self.gone(cookie, None, LinkCause::NoPath),
             KernelMessage::LinkGone((cookie, ifindex)) => {
                 let cause =
                     |path: PathBuf| LinkCause::NoLink(format!("{ifindex} in {}", path.display()));
-                self.gone(now, cookie, Some(ifindex), cause)
+                self.gone(cookie, Some(ifindex), cause)
             }
             KernelMessage::Carrier(at, up) => {
                 self.tables.interfaces.has_news(at);
-                let back = self.tables.interfaces.on_carrier(at, up, now.boot);
+                let back = self
+                    .tables
+                    .interfaces
+                    .on_carrier(at, up, self.tables.now.boot);
                 if up {
-                    self.tables.interfaces.on_up(at, now.boot);
+                    self.tables.interfaces.on_up(at, self.tables.now.boot);
                 }
                 if let Some(lost) = back {
-                    self.tables.tell_all(now, at, News::CarrierBack(lost));
+                    self.tables.tell_all(at, News::CarrierBack(lost));
                 }
-                self.tables.tell_all(now, at, News::Free);
+                self.tables.tell_all(at, News::Free);
                 // Whoever changed the Ethernet address may have taken the leased one off: a look decides.
                 self.audit
                     .look_if(&mut self.tables, at, |binding, interfaces| {
@@ -356,11 +356,11 @@ impl Registry {
             }
             KernelMessage::Down(at) => {
                 self.tables.interfaces.has_news(at);
-                self.tables.tell_all(now, at, News::Down);
+                self.tables.tell_all(at, News::Down);
             }
             KernelMessage::Ethernet(at, mac) => {
                 self.tables.interfaces.has_news(at);
-                self.tables.has_ethernet(now, at, mac);
+                self.tables.has_ethernet(at, mac);
                 self.seeking.appeared(&mut self.tables, mac, None);
             }
             KernelMessage::Appeared { number, mac } => {
@@ -371,7 +371,7 @@ impl Registry {
             }
             KernelMessage::AddressAdded(at, address) => {
                 self.tables.interfaces.has_news(at);
-                self.tables.tell_all(now, at, News::AddressAdded(address));
+                self.tables.tell_all(at, News::AddressAdded(address));
                 // The kernel's report does not name the mask.
                 self.audit.look_if(&mut self.tables, at, |binding, _| {
                     binding.may_be_outdated(address)
@@ -396,56 +396,50 @@ impl Registry {
 
     /// Handles the end of a link of a namespace, or with `None` of all, or of the way there. A look at what is held there all the
     /// same decides whether it lives.
-    fn gone(
-        &mut self,
-        now: Now,
-        cookie: Cookie,
-        ifindex: Option<u32>,
-        cause: impl Fn(PathBuf) -> LinkCause,
-    ) {
+    fn gone(&mut self, cookie: Cookie, ifindex: Option<u32>, cause: impl Fn(PathBuf) -> LinkCause) {
         for id in self.tables.interfaces.bindings(cookie, ifindex) {
             let path = self.tables.bindings.get(id).and_then(|it| it.link.netns());
             if let Some(news) = path.map(|path| News::Gone(cause(path.to_owned()))) {
-                self.tables.with(now, id, |life, cx| life.on_news(news, cx));
+                self.tables.with(id, |life, cx| life.on_news(news, cx));
                 self.audit.look_for(&mut self.tables, id);
             }
         }
-        self.admissions_gone(now, cookie, ifindex);
+        self.admissions_gone(cookie, ifindex);
     }
 
     /// Has those who waited for a change of an interface by the daemon look at the result.
-    pub(super) fn link_changed(&mut self, now: Now, at: At) {
-        self.tables.tell_all(now, at, News::Free);
+    pub(super) fn link_changed(&mut self, at: At) {
+        self.tables.tell_all(at, News::Free);
         for admission in self.slots.admissions() {
             admission.change_ended(&mut self.tables, at);
         }
     }
 
     /// Carries out the next thing that follows from the current input. False if nothing more does.
-    pub(crate) fn go_on(&mut self, now: Now) -> bool {
+    pub(crate) fn go_on(&mut self) -> bool {
         match self.tables.out.reports.pop_front() {
             Some((id, report)) => {
-                self.reported(now, id, report);
+                self.reported(id, report);
                 true
             }
-            None => self.settle_holders(now),
+            None => self.settle_holders(),
         }
     }
 
     /// Ends an input, once nothing more follows from it.
-    pub(crate) fn end_input(&mut self, now: Now) {
-        self.orphans.tell(now, &mut self.tables.out);
+    pub(crate) fn end_input(&mut self) {
+        self.orphans.tell(self.tables.now, &mut self.tables.out);
         let orphan = self.orphans.deadline().map(|at| (at, Why::Orphan));
         self.tables.timers.set(Key::Orphans, orphan);
         let touched = self.tables.bindings.take_touched();
-        notice_silence(&mut self.tables, now, &touched);
+        notice_silence(&mut self.tables, &touched);
         let bindings = &self.tables.bindings;
         self.tables.out.write_notes(|id| {
             bindings
                 .get(id)
                 .is_some_and(|binding| binding.record_is_due())
         });
-        Renewal::go_on(self, now, &touched);
+        Renewal::go_on(self, &touched);
         for id in touched {
             let binding = self.tables.bindings.get(id);
             let deadline = binding.and_then(|binding| binding.deadline(&self.tables.interfaces));
@@ -454,11 +448,11 @@ impl Registry {
     }
 
     /// Lets leaving bindings go on, or give way, when live ones have come or gone. Returns whether there was anything to do.
-    fn settle_holders(&mut self, now: Now) -> bool {
+    fn settle_holders(&mut self) -> bool {
         if let Some(beside) = self.tables.bindings.next_settled() {
             for other in beside {
                 self.tables
-                    .at_release(now, other, |release, cx| _ = release.give_way(cx));
+                    .at_release(other, |release, cx| _ = release.give_way(cx));
             }
             return true;
         }
@@ -466,7 +460,7 @@ impl Registry {
             return false;
         };
         for leaving in self.tables.bindings.holders().leaving(&key) {
-            self.tables.at_release(now, leaving, Release::unpause);
+            self.tables.at_release(leaving, Release::unpause);
         }
         true
     }
@@ -481,23 +475,23 @@ impl Registry {
         Some(Effect::Publish { attachment, dns })
     }
 
-    fn reported(&mut self, now: Now, id: BindingId, report: Report) {
+    fn reported(&mut self, id: BindingId, report: Report) {
         match report {
-            Report::WantsPermit => self.turns.want_permit(&mut self.tables, now, id),
-            Report::WantsTurn => self.turns.want_release(&mut self.tables, now, id),
-            Report::ExchangeOver => self.turns.end(&mut self.tables, now, id),
-            Report::Insists(address) => rivals::unblock(&mut self.tables, now, id, address),
+            Report::WantsPermit => self.turns.want_permit(&mut self.tables, id),
+            Report::WantsTurn => self.turns.want_release(&mut self.tables, id),
+            Report::ExchangeOver => self.turns.end(&mut self.tables, id),
+            Report::Insists(address) => rivals::unblock(&mut self.tables, id, address),
             Report::FallsBack {
                 fallback,
                 used,
                 last,
             } => self
                 .fallbacks
-                .fall_back(&mut self.tables, now, id, &fallback, &used, last),
-            Report::Heard(said) => server_said(&mut self.tables, &self.fallbacks, now, id, said),
+                .fall_back(&mut self.tables, id, &fallback, &used, last),
+            Report::Heard(said) => server_said(&mut self.tables, &self.fallbacks, id, said),
             Report::WantsRenewed(other) => self
                 .tables
-                .with(now, other, |life, cx| life.holds(cx, Hold::renew_early)),
+                .with(other, |life, cx| life.holds(cx, Hold::renew_early)),
             Report::Replaced(replaced) => {
                 if let Some(binding) = self.tables.bindings.get(id) {
                     self.past.forget(&binding.identity.key());
@@ -505,34 +499,35 @@ impl Registry {
                 for old in replaced {
                     let mut is_over = true;
                     self.tables
-                        .with(now, old, |life, cx| is_over = life.replaced(cx));
+                        .with(old, |life, cx| is_over = life.replaced(cx));
                     if is_over {
-                        self.over(now, old);
+                        self.over(old);
                     }
                 }
             }
-            Report::Leased(lease) => self.leased(now, id, *lease),
+            Report::Leased(lease) => self.leased(id, *lease),
             Report::Spoiled(address, others) => others.into_iter().for_each(|other| {
                 self.tables
-                    .at_release(now, other, |release, _| release.spoil(address));
+                    .at_release(other, |release, _| release.spoil(address));
             }),
-            Report::Failed(failure) => self.acquisition_failed(now, id, failure),
+            Report::Failed(failure) => self.acquisition_failed(id, failure),
             Report::GivenBack => {
-                self.tables.departs(now, id);
+                self.tables.departs(id);
                 if let Some(attachment) = self.tables.attachment(id) {
-                    self.given_back(now, id, &attachment);
+                    self.given_back(id, &attachment);
                 }
             }
-            Report::NotGivenBack(cause) => self.not_given_back(now, id, cause),
-            Report::Orphaned(event) => self.link_went(now, id, event),
+            Report::NotGivenBack(cause) => self.not_given_back(id, cause),
+            Report::Orphaned(event) => self.link_went(id, event),
             Report::WantsLook => self.audit.look_for(&mut self.tables, id),
-            Report::Vacated => _ = left_inside(self, now, id),
-            Report::Over => self.over(now, id),
+            Report::Vacated => _ = left_inside(self, id),
+            Report::Over => self.over(id),
         }
     }
 
     /// Removes a binding of which nothing is left; whoever waits for that goes on.
-    fn over(&mut self, now: Now, id: BindingId) {
+    fn over(&mut self, id: BindingId) {
+        let now = self.tables.now;
         let attachment = self.tables.attachment(id);
         let binding = self.tables.bindings.get(id);
         let binding = binding.filter(|it| it.is_to_remember());
@@ -548,12 +543,12 @@ impl Registry {
                 self.remember(key, last);
             }
         }
-        self.turns.end(&mut self.tables, now, id);
+        self.turns.end(&mut self.tables, id);
         self.audit.sight.forget(id);
         self.seeking.wait_no_more(&mut self.tables, id);
-        self.tables.remove(now, id);
+        self.tables.remove(id);
         if let Some(attachment) = attachment {
-            self.given_back(now, id, &attachment);
+            self.given_back(id, &attachment);
             self.notices.push_back(Notice::Over((*attachment).clone()));
         }
     }

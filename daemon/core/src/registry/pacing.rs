@@ -19,7 +19,7 @@ use crate::identity::Lan;
 use crate::record::BindingId;
 use crate::rules::{Rule, cut};
 use crate::source::{Client, RECEIVE_WINDOW, Timer};
-use crate::time::{Instant, Now};
+use crate::time::Instant;
 
 /// How RELEASEs of one LAN leave: a server's socket holds about twice as many (`net.core.rmem_default`), and a server that
 /// works on each for 20 ms has processed half of 500 when the last one arrives.
@@ -48,26 +48,26 @@ impl Turns {
     }
 
     /// Asks for a turn to have a binding's lease extended, or for a permit to look for another.
-    pub(super) fn want_permit(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
+    pub(super) fn want_permit(&mut self, tables: &mut Tables, id: BindingId) {
         let Some(binding) = tables.bindings.get(id) else {
             return;
         };
         let lan = binding.identity.lan.clone();
         if let Some(lease) = binding.client().and_then(Client::lease) {
             // One without end is in no hurry.
-            let endless = now.boot + Duration::from_secs(u32::MAX.into());
+            let endless = tables.now.boot + Duration::from_secs(u32::MAX.into());
             let ends = lease.expires().unwrap_or(endless);
             self.extensions.wait(lan, id, lease.server, ends);
-            self.extend_next(tables, now);
+            self.extend_next(tables);
         } else if self.permits.ask(&lan, id, Urgency::Background) {
-            tables.with(now, id, |life, cx| life.on_permit(None, cx));
+            tables.with(id, |life, cx| life.on_permit(None, cx));
         }
     }
 
     /// Gives each free turn to the next lease that is to be extended.
-    pub(super) fn extend_next(&mut self, tables: &mut Tables, now: Now) {
-        while let Some(next) = self.extensions.next(now.boot) {
-            tables.with(now, next, |life, cx| life.on_permit(None, cx));
+    pub(super) fn extend_next(&mut self, tables: &mut Tables) {
+        while let Some(next) = self.extensions.next(tables.now.boot) {
+            tables.with(next, |life, cx| life.on_permit(None, cx));
         }
         let next = self.extensions.deadline();
         let why = Why::Dhcp(Timer::ReceiveWindow);
@@ -75,20 +75,20 @@ impl Turns {
     }
 
     /// Takes back a binding's permit or turn.
-    pub(super) fn end(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
+    pub(super) fn end(&mut self, tables: &mut Tables, id: BindingId) {
         let Some(lan) = tables.lan(id) else { return };
         self.extensions.leave(&lan, id);
-        self.extend_next(tables, now);
+        self.extend_next(tables);
         if let Some(next) = self.permits.leave(&lan, id) {
-            tables.with(now, next, |life, cx| life.on_permit(None, cx));
+            tables.with(next, |life, cx| life.on_permit(None, cx));
         }
     }
 
     /// Gives a binding the next turn of its LAN's RELEASEs.
-    pub(super) fn want_release(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
+    pub(super) fn want_release(&mut self, tables: &mut Tables, id: BindingId) {
         let Some(lan) = tables.lan(id) else { return };
-        let at = self.releases.take(lan, now.boot);
-        tables.at_release(now, id, |release, cx| release.on_turn(at, cx));
+        let at = self.releases.take(lan, tables.now.boot);
+        tables.at_release(id, |release, cx| release.on_turn(at, cx));
     }
 }
 

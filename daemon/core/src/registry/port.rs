@@ -16,7 +16,7 @@ use crate::identity::{Attachment, Lan};
 use crate::limits::Limits;
 use crate::record::BindingId;
 use crate::source::Lease;
-use crate::time::{Instant, Now};
+use crate::time::Instant;
 use crate::wire::Mac;
 
 /// A binding as a door above sees it.
@@ -112,7 +112,7 @@ impl<'a> PortHolding<'a> {
 }
 
 /// Applies these limits from now on to a network's ADDs that came with limits and have no lease yet.
-pub(crate) fn limit(core: &mut Registry, now: Now, network: &str, limits: &Limits) {
+pub(crate) fn limit(core: &mut Registry, network: &str, limits: &Limits) {
     for (_, slot) in core
         .slots
         .iter_mut()
@@ -139,5 +139,5 @@ pub(crate) fn limit(core: &mut Registry, now: Now, network: &str, limits: &Limit
         .collect();
     asking
         .into_iter()
-        .for_each(|asking| core.tables.with(now, asking, |life, _| life.limit(limits)));
+        .for_each(|asking| core.tables.with(asking, |life, _| life.limit(limits)));
 }

@@ -15,15 +15,10 @@ use crate::binding::{Binding, Common, Cx, Hold, Release};
 use crate::interface::Presence;
 use crate::record::{BindingId, Record, RecordState};
 use crate::rules::{Rule, cut};
-use crate::time::{BootId, Now};
+use crate::time::BootId;
 
 /// Takes over what the store holds.
-pub(crate) fn recover(
-    core: &mut Registry,
-    now: Now,
-    boot: BootId,
-    records: Vec<(BindingId, Record)>,
-) {
+pub(crate) fn recover(core: &mut Registry, boot: BootId, records: Vec<(BindingId, Record)>) {
     core.tables.boot = boot;
     records
         .iter()
@@ -47,22 +42,23 @@ pub(crate) fn recover(
     latest_first.sort_unstable_by_key(|(id, _)| Reverse(*id));
     latest_first
         .into_iter()
-        .for_each(|(id, record)| resume(core, now, id, record));
+        .for_each(|(id, record)| resume(core, id, record));
     tracing::info!(leases = count, boot = %core.tables.boot, "started");
 }
 
 /// Looks at the interfaces of all held bindings, and searches for those that are sought.
-pub(crate) fn look_around(core: &mut Registry, now: Now) {
+pub(crate) fn look_around(core: &mut Registry) {
     core.audit.look_at_all(&mut core.tables);
     let sought = core.tables.bindings.sought();
     let awaited: Vec<_> = sought.map(|binding| binding.id).collect();
     awaited
         .into_iter()
-        .for_each(|id| core.seeking.wait(&mut core.tables, now, id));
+        .for_each(|id| core.seeking.wait(&mut core.tables, id));
     core.seeking.seek(&mut core.tables, None, None);
 }
 
-fn resume(core: &mut Registry, now: Now, id: BindingId, mut record: Record) {
+fn resume(core: &mut Registry, id: BindingId, mut record: Record) {
+    let now = core.tables.now;
     let same_boot = record.boot == core.tables.boot;
     let was_set = same_boot && is_off(now.wall, record.wall_at(now.boot));
     record.rebase(&core.tables.boot, now);
@@ -128,9 +124,8 @@ fn resume(core: &mut Registry, now: Now, id: BindingId, mut record: Record) {
             Release::recorded(cx.own, lease, kept, !same_boot, now.boot)
         }
     };
-    core.tables.insert(now, Binding::of(common, life));
+    core.tables.insert(Binding::of(common, life));
     if was_set {
-        core.tables
-            .with(now, id, |life, cx| life.on_wall_set(false, cx));
+        core.tables.with(id, |life, cx| life.on_wall_set(false, cx));
     }
 }

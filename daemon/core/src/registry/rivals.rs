@@ -18,7 +18,7 @@ use crate::outbox::Waiter;
 use crate::record::BindingId;
 use crate::rules::{Rule, cut};
 use crate::source::Wanted;
-use crate::time::{Now, whole_millis};
+use crate::time::whole_millis;
 
 /// Settles with an ADD's rivals: the attachment's own earlier binding, and the holder of its identity. A rival
 /// that lives fails the ADD; one whose link is gone yields.
@@ -26,9 +26,9 @@ pub(super) fn settle(
     admission: &mut Admission,
     tables: &mut Tables,
     seeking: &mut Seeking,
-    now: Now,
     view: LinkView,
 ) -> Admitted {
+    let now = tables.now;
     let add = &admission.quest.add;
     if add.place.netns().is_none() {
         tables.bindings.note_host(&add.lan, &view);
@@ -59,9 +59,9 @@ pub(super) fn settle(
                     netns: add.place.netns().map(Path::to_owned),
                 });
             }
-            tables.with(now, rival, |life, cx| life.keeps(cx, Hold::route_again));
+            tables.with(rival, |life, cx| life.keeps(cx, Hold::route_again));
             // The rival waits for the ADD's interface, not for the one that disappeared.
-            seeking.wait(tables, now, rival);
+            seeking.wait(tables, rival);
             return Admitted::Holds(Answer::leased(&lease, &add.profile.policy));
         }
         if same && binding.waits_for_store(now.boot) {
@@ -82,12 +82,12 @@ pub(super) fn settle(
             if !steps.is_empty() {
                 return clear(admission, tables, &link, steps);
             }
-            displace(tables, now, rival, &identity);
+            displace(tables, rival, &identity);
             continue;
         }
         // Nobody lives there: what is known about it goes with the attachment.
         if binding.is_on_host() && own == Some(rival) {
-            displace(tables, now, rival, &identity);
+            displace(tables, rival, &identity);
             continue;
         }
         // Its interface may exist although it has not been found. A later rival's is still to come.
@@ -123,7 +123,6 @@ pub(super) fn seen(
     admission: &mut Admission,
     tables: &mut Tables,
     seeking: &mut Seeking,
-    now: Now,
     seen: Result<LinkView, LinkCause>,
 ) -> Admitted {
     let Ready::AwaitingRival(_, rival, view) = &admission.ready else {
@@ -152,9 +151,9 @@ pub(super) fn seen(
                 _ => held_by(binding, seen.is_ok()),
             });
         }
-        displace(tables, now, rival, &admission.identity(&view));
+        displace(tables, rival, &admission.identity(&view));
     }
-    settle(admission, tables, seeking, now, view)
+    settle(admission, tables, seeking, view)
 }
 
 /// Goes on after a search of the namespaces for the interface of an ADD's rival; `whole`: of every one. If it is nowhere, the
@@ -163,7 +162,6 @@ pub(super) fn sought(
     admission: &mut Admission,
     tables: &mut Tables,
     seeking: &mut Seeking,
-    now: Now,
     whole: bool,
 ) -> Admitted {
     let Ready::AwaitingSearch(rival, view) = &admission.ready else {
@@ -175,9 +173,9 @@ pub(super) fn sought(
         if !whole {
             return Admitted::Fails(held_by(binding, false));
         }
-        displace(tables, now, rival, &admission.identity(&view));
+        displace(tables, rival, &admission.identity(&view));
     }
-    settle(admission, tables, seeking, now, view)
+    settle(admission, tables, seeking, view)
 }
 
 /// Returns whether an ADD's namespace, which was just seen, shows that its rival's, which was not, is gone.
@@ -200,8 +198,8 @@ fn clear(
 }
 
 /// Has a held binding stand back: if another takes over its identity, it only waits; else its lease is given back.
-fn displace(tables: &mut Tables, now: Now, rival: BindingId, identity: &Identity) {
-    tables.with(now, rival, |life, cx| {
+fn displace(tables: &mut Tables, rival: BindingId, identity: &Identity) {
+    tables.with(rival, |life, cx| {
         let why = if cx.own.identity.key() == identity.key() {
             Leave::Yielded
         } else {
@@ -216,14 +214,14 @@ fn displace(tables: &mut Tables, now: Now, rival: BindingId, identity: &Identity
 
 /// Gives back the kept lease with the only acceptable address for an ADD. A kept lease under the ADD's own identity and
 /// Ethernet address does not keep its server from giving it.
-pub(super) fn unblock(tables: &mut Tables, now: Now, id: BindingId, address: Ipv4Addr) {
+pub(super) fn unblock(tables: &mut Tables, id: BindingId, address: Ipv4Addr) {
     let Some(identity) = tables.bindings.get(id).map(|binding| &binding.identity) else {
         return;
     };
     let blocks = |other: &&Binding| {
         let is_kept = other.kept_until().is_some() || other.identity.key() == identity.key();
         let has = other
-            .lease(now.boot)
+            .lease(tables.now.boot)
             .is_some_and(|lease| lease.ip() == address);
         has && is_kept && other.identity.lan == identity.lan && other.identity != *identity
     };
@@ -232,7 +230,7 @@ pub(super) fn unblock(tables: &mut Tables, now: Now, id: BindingId, address: Ipv
         return;
     };
     tracing::info!(binding = id.0, kept = kept.0, %address, "giving back a kept lease: its address is requested");
-    tables.at_release(now, kept, Release::make_way);
+    tables.at_release(kept, Release::make_way);
 }
 
 /// Returns how many leases of a LAN are kept for identities that may return.

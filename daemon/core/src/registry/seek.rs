@@ -22,7 +22,7 @@ use crate::identity::Attachment;
 use crate::link::{LinkCause, Sighting, Sightings, Sought};
 use crate::patience::NEXT_STEP;
 use crate::record::BindingId;
-use crate::time::{Instant, Now};
+use crate::time::Instant;
 use crate::wire::Mac;
 
 /// When to search all namespaces first for an interface that the kernel has not reported. They are searched once more before
@@ -68,52 +68,44 @@ struct Awaited {
 
 impl Seeking {
     /// Waits for the interface of a binding that lives on the LAN's link, if it is sought.
-    pub(super) fn wait(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
+    pub(super) fn wait(&mut self, tables: &mut Tables, id: BindingId) {
         let binding = tables.bindings.get(id);
         if let Some(long) = binding.and_then(|it| it.profile.wants.sought_for) {
-            self.wait_for(tables, now, id, long);
+            self.wait_for(tables, id, long);
         }
     }
 
     /// Waits for it this long.
-    pub(crate) fn wait_for(
-        &mut self,
-        tables: &mut Tables,
-        now: Now,
-        id: BindingId,
-        long: Duration,
-    ) {
+    pub(crate) fn wait_for(&mut self, tables: &mut Tables, id: BindingId, long: Duration) {
         if tables.bindings.is_sought(id) {
-            let (next, until) = (now.boot + FIRST_LOOK, now.boot + long);
+            let (next, until) = (tables.now.boot + FIRST_LOOK, tables.now.boot + long);
             self.begin(tables, id, next, until, None);
         }
     }
 
     /// Gives a binding's interface no more than a minute to be found: no other link will become it.
-    pub(crate) fn wait_less(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
+    pub(crate) fn wait_less(&mut self, tables: &mut Tables, id: BindingId) {
         if let Some(awaited) = self.awaited.get_mut(&id) {
-            awaited.until = awaited.until.min(now.boot + NEXT_STEP);
+            awaited.until = awaited.until.min(tables.now.boot + NEXT_STEP);
             awaited.next = awaited.next.min(awaited.until);
             self.time(tables);
         }
     }
 
-    pub(crate) fn wait_less_for_all(&mut self, tables: &mut Tables, now: Now) {
+    pub(crate) fn wait_less_for_all(&mut self, tables: &mut Tables) {
         let all: Vec<_> = self.awaited.keys().copied().collect();
-        all.into_iter()
-            .for_each(|id| self.wait_less(tables, now, id));
+        all.into_iter().for_each(|id| self.wait_less(tables, id));
     }
 
     /// Waits for the interface of a binding whose link is gone, and looks for it: it may have appeared elsewhere unnoticed.
     pub(super) fn wait_again(
         &mut self,
         tables: &mut Tables,
-        now: Now,
         id: BindingId,
         mac: Mac,
         went: Box<Event>,
     ) {
-        let until = now.boot + NEXT_STEP;
+        let until = tables.now.boot + NEXT_STEP;
         self.begin(tables, id, until, until, Some(went));
         self.seek(tables, Some(mac), None);
     }
@@ -154,7 +146,8 @@ impl Seeking {
     }
 
     /// Searches all namespaces for interfaces that should have appeared by now.
-    pub(super) fn on_clock(&mut self, tables: &mut Tables, now: Now) {
+    pub(super) fn on_clock(&mut self, tables: &mut Tables) {
+        let now = tables.now;
         let bindings = &tables.bindings;
         let awaited = &mut self.awaited;
         awaited.retain(|id, _| bindings.is_sought(*id));
@@ -222,7 +215,6 @@ impl Seeking {
         &mut self,
         tables: &mut Tables,
         audit: &mut Audit,
-        now: Now,
         by: Option<Mac>,
         outcome: Outcome,
     ) -> Option<(Search, bool)> {
@@ -234,7 +226,7 @@ impl Seeking {
         // What a search through all namespaces may have missed is searched for again before long.
         if by.is_none() && !whole {
             for awaited in self.awaited.values_mut() {
-                awaited.next = awaited.next.min(now.boot + RARELY);
+                awaited.next = awaited.next.min(tables.now.boot + RARELY);
             }
             self.time(tables);
         }
@@ -242,7 +234,7 @@ impl Seeking {
             Ok(Sightings { found, unseen, .. }) => {
                 found
                     .into_iter()
-                    .for_each(|sighting| self.found(tables, audit, now, sighting));
+                    .for_each(|sighting| self.found(tables, audit, sighting));
                 if let Some(cause) = unseen {
                     self.warn_of_unseen(&cause);
                 }
@@ -251,7 +243,7 @@ impl Seeking {
         }
         let last_for = std::mem::take(&mut search.last_for);
         let last_for = last_for.into_iter().filter(|_| whole);
-        last_for.for_each(|id| self.give_up(tables, now, id));
+        last_for.for_each(|id| self.give_up(tables, id));
         // There will be no other search for ADDs to wait for.
         if tables.bindings.sought().next().is_none() {
             search.adds.append(&mut self.adds);
@@ -273,7 +265,7 @@ impl Seeking {
     }
 
     /// Moves the bindings that sought an interface onto it.
-    fn found(&mut self, tables: &mut Tables, audit: &mut Audit, now: Now, sighting: Sighting) {
+    fn found(&mut self, tables: &mut Tables, audit: &mut Audit, sighting: Sighting) {
         let Sighting {
             sought: Sought { mac, lan },
             ..
@@ -286,18 +278,19 @@ impl Seeking {
         let link = sighting.link();
         let view = sighting.view;
         self.wait_no_more(tables, id);
-        tables.with(now, id, |life, cx| {
+        tables.with(id, |life, cx| {
             life.holds(cx, |hold, cx| hold.move_in(link, &view, cx))
         });
         tables
             .interfaces
-            .on_carrier(view.at(), view.carrier, now.boot);
+            .on_carrier(view.at(), view.carrier, tables.now.boot);
         // What has happened there since the search was reported before anybody listened.
         audit.look_for(tables, id);
     }
 
     /// Gives back the lease of an interface that has not appeared.
-    fn give_up(&mut self, tables: &mut Tables, now: Now, id: BindingId) {
+    fn give_up(&mut self, tables: &mut Tables, id: BindingId) {
+        let now = tables.now;
         let binding = tables.bindings.get(id);
         let Some(binding) = binding.filter(|binding| binding.sought().is_some()) else {
             return;
@@ -305,7 +298,7 @@ impl Seeking {
         tracing::warn!(attachment = %binding.attachment, mac = %binding.link.mac(), "no interface was found: giving the lease back");
         let went = self.awaited.remove(&id).and_then(|it| it.went);
         self.time(tables);
-        tables.with(now, id, |life, cx| {
+        tables.with(id, |life, cx| {
             match went {
                 Some(event) => {
                     let wall = now.wall;

@@ -11,7 +11,7 @@ use crate::event::{Event, EventKind};
 use crate::identity::Lan;
 use crate::lan::Said;
 use crate::record::BindingId;
-use crate::time::{Instant, Now, brief};
+use crate::time::{Instant, brief};
 
 /// Leases of one server that wait to be extended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,22 +61,16 @@ impl Unextended {
 }
 
 /// Enters what a server said in the account of its LAN.
-pub(super) fn server_said(
-    tables: &mut Tables,
-    fallbacks: &Fallbacks,
-    now: Now,
-    id: BindingId,
-    said: Said,
-) {
+pub(super) fn server_said(tables: &mut Tables, fallbacks: &Fallbacks, id: BindingId, said: Said) {
     let Some(binding) = tables.bindings.get(id) else {
         return;
     };
     let lan = binding.identity.lan.clone();
     let server = said.server;
-    let is_awaited = fallbacks.awaits_server(tables, now, &lan);
-    let silent = tables.lans.heard(&lan, said, now.boot);
+    let is_awaited = fallbacks.awaits_server(tables, &lan);
+    let silent = tables.lans.heard(&lan, said, tables.now.boot);
     let cause = if let Some(silent) = silent {
-        let after = brief(now.boot.saturating_since(silent.boot));
+        let after = brief(tables.now.boot.saturating_since(silent.boot));
         tracing::info!(%lan, %server, after, "a server extends leases again");
         format!("server {server} of {lan} extends leases again, after {after}")
     } else if is_awaited {
@@ -87,11 +81,12 @@ pub(super) fn server_said(
     } else {
         return;
     };
-    note_server(tables, now, id, EventKind::ServerBack, server, cause);
+    note_server(tables, id, EventKind::ServerBack, server, cause);
 }
 
 /// Notices servers that were asked in vain to extend leases, by the bindings that something has just happened to.
-pub(super) fn notice_silence(tables: &mut Tables, now: Now, touched: &BTreeSet<BindingId>) {
+pub(super) fn notice_silence(tables: &mut Tables, touched: &BTreeSet<BindingId>) {
+    let now = tables.now;
     for id in touched {
         let Some(binding) = tables.bindings.get(*id) else {
             continue;
@@ -108,7 +103,7 @@ pub(super) fn notice_silence(tables: &mut Tables, now: Now, touched: &BTreeSet<B
             let waiting = waiting_for(tables, &lan, server, now.boot).text(now.boot);
             tracing::warn!(%lan, %server, waiting, "a server does not extend leases");
             let cause = format!("server {server} of {lan} does not extend leases: {waiting}");
-            note_server(tables, now, *id, EventKind::ServerSilent, server, cause);
+            note_server(tables, *id, EventKind::ServerSilent, server, cause);
         }
     }
 }
@@ -128,7 +123,6 @@ fn waiting_for(tables: &Tables, lan: &Lan, server: Ipv4Addr, now: Instant) -> Un
 /// Notes an event about a server, under the attachment that met it.
 fn note_server(
     tables: &mut Tables,
-    now: Now,
     id: BindingId,
     kind: EventKind,
     server: Ipv4Addr,
@@ -138,7 +132,7 @@ fn note_server(
         return;
     };
     let event = Event {
-        wall: now.wall,
+        wall: tables.now.wall,
         attachment: (*attachment).clone(),
         kind,
         address: None,

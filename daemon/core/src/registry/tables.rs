@@ -23,6 +23,8 @@ use crate::wire::Mac;
 /// The bindings, and what they work with.
 #[derive(Debug)]
 pub(crate) struct Tables {
+    /// What both clocks read when the current input arrived.
+    pub(crate) now: Now,
     pub(super) boot: BootId,
     pub(crate) rng: Rng,
     pub(crate) out: Outbox,
@@ -39,6 +41,7 @@ impl Tables {
     /// Returns empty tables. All their randomness comes from `seed`.
     pub(super) fn new(seed: u64) -> Self {
         Self {
+            now: Now::default(),
             boot: BootId(String::new()),
             rng: Rng::with_seed(seed),
             out: Outbox::default(),
@@ -52,7 +55,8 @@ impl Tables {
     }
 
     /// Has a binding handle something, and keeps the tables in step.
-    pub(super) fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Life, &mut Cx<'_>)) {
+    pub(super) fn with(&mut self, id: BindingId, f: impl FnOnce(&mut Life, &mut Cx<'_>)) {
+        let now = self.now;
         self.bindings.with(id, now.boot, |own, life, holders| {
             let mut cx = Cx {
                 own,
@@ -72,25 +76,24 @@ impl Tables {
     /// Lets a release go on with what happened, if the binding is one.
     pub(super) fn at_release(
         &mut self,
-        now: Now,
         id: BindingId,
         what: impl FnOnce(&mut Release, &mut Cx<'_>),
     ) {
-        self.with(now, id, |life, cx| life.gives_back(cx, what));
+        self.with(id, |life, cx| life.gives_back(cx, what));
     }
 
     /// Adds a binding.
-    pub(super) fn insert(&mut self, now: Now, binding: Binding) {
+    pub(super) fn insert(&mut self, binding: Binding) {
         if binding.resolver().is_some() {
             self.out.resolvers.insert(binding.attachment.clone());
         }
-        self.bindings.insert(binding, now.boot);
+        self.bindings.insert(binding, self.now.boot);
     }
 
     /// Removes a binding that is closed.
-    pub(super) fn remove(&mut self, now: Now, id: BindingId) {
-        self.with(now, id, |_, cx| cx.close());
-        self.departs(now, id);
+    pub(super) fn remove(&mut self, id: BindingId) {
+        self.with(id, |_, cx| cx.close());
+        self.departs(id);
         let Some(binding) = self.bindings.remove(id) else {
             return;
         };
@@ -101,7 +104,8 @@ impl Tables {
     }
 
     /// Records that a binding's interface may be about to disappear, with an address that another may have by now.
-    pub(super) fn departs(&mut self, now: Now, id: BindingId) {
+    pub(super) fn departs(&mut self, id: BindingId) {
+        let now = self.now;
         let binding = self.bindings.get(id);
         let binding = binding.filter(|it| it.link.in_netns().is_some());
         if let Some((binding, lease)) = binding.and_then(|it| Some((it, it.lease(now.boot)?))) {
@@ -127,21 +131,21 @@ impl Tables {
     }
 
     /// Records the Ethernet address of an interface, and tells the bindings that know another.
-    pub(super) fn has_ethernet(&mut self, now: Now, at: At, mac: Mac) {
+    pub(super) fn has_ethernet(&mut self, at: At, mac: Mac) {
         self.interfaces.on_ethernet(at, mac);
         for id in self.interfaces.bindings(at.0, Some(at.1)) {
             let binding = self.bindings.get(id);
             if binding.is_some_and(|binding| binding.link.mac() != mac) {
                 let news = News::Ethernet(mac);
-                self.with(now, id, |life, cx| life.on_news(news, cx));
+                self.with(id, |life, cx| life.on_news(news, cx));
             }
         }
     }
 
     /// Tells all bindings of an interface.
-    pub(super) fn tell_all(&mut self, now: Now, at: At, news: News<'_>) {
+    pub(super) fn tell_all(&mut self, at: At, news: News<'_>) {
         for id in self.interfaces.bindings(at.0, Some(at.1)) {
-            self.with(now, id, |life, cx| life.on_news(news.clone(), cx));
+            self.with(id, |life, cx| life.on_news(news.clone(), cx));
         }
     }
 
@@ -154,22 +158,17 @@ impl Tables {
 
     /// Has the interface of a binding that lives inside its container carry nothing of the lease, before that is given back.
     /// Returns whether it lives there.
-    pub(super) fn vacates(&mut self, now: Now, id: BindingId) -> bool {
+    pub(super) fn vacates(&mut self, id: BindingId) -> bool {
         let binding = self.bindings.get(id);
         let is_inside = binding.is_some_and(Binding::is_inside);
         if is_inside {
-            self.with(now, id, |life, cx| life.keeps(cx, Hold::vacate));
+            self.with(id, |life, cx| life.keeps(cx, Hold::vacate));
         }
         is_inside
     }
 
     /// Changes what is asked for a binding, and how its lease is used.
-    pub(crate) fn change_profile(
-        &mut self,
-        now: Now,
-        id: BindingId,
-        change: impl FnOnce(&mut Profile),
-    ) {
+    pub(crate) fn change_profile(&mut self, id: BindingId, change: impl FnOnce(&mut Profile)) {
         let Some(binding) = self.bindings.get(id) else {
             return;
         };
@@ -177,7 +176,7 @@ impl Tables {
         change(&mut profile);
         if profile != *binding.profile {
             let profile = self.profiles.share(profile);
-            self.with(now, id, |life, cx| {
+            self.with(id, |life, cx| {
                 cx.own.profile = profile;
                 life.keeps(cx, |hold, _| hold.record_again());
             });

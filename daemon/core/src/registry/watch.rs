@@ -13,7 +13,6 @@ use crate::interface::{At, Interfaces, News, NewsCount};
 use crate::link::{LinkCause, LinkView, Target};
 use crate::outbox::Waiter;
 use crate::record::BindingId;
-use crate::time::Now;
 
 /// Interfaces that must still be looked at, a few at a time. One look serves all bindings there.
 #[derive(Debug)]
@@ -122,14 +121,7 @@ impl Audit {
         }
     }
 
-    pub(super) fn done(
-        &mut self,
-        tables: &mut Tables,
-        slots: &Slots,
-        now: Now,
-        at: At,
-        outcome: Outcome,
-    ) {
+    pub(super) fn done(&mut self, tables: &mut Tables, slots: &Slots, at: At, outcome: Outcome) {
         let asked = self.under_way.remove(&at);
         // What it shows may be older than what is known by now: it only proves that the link is there.
         let outdated = asked != Some(Some(tables.interfaces.asked(at)));
@@ -141,8 +133,8 @@ impl Audit {
         };
         match result {
             Ok(_) if outdated => self.look_at(tables, at),
-            Ok(view) => self.saw_interface(tables, slots, now, at, held, &view),
-            Err(cause) => self.missed_interface(tables, now, at, held, cause, outdated),
+            Ok(view) => self.saw_interface(tables, slots, at, held, &view),
+            Err(cause) => self.missed_interface(tables, at, held, cause, outdated),
         }
         self.look_at_next(tables);
     }
@@ -171,7 +163,6 @@ impl Audit {
         &mut self,
         tables: &mut Tables,
         slots: &Slots,
-        now: Now,
         at: At,
         mut held: Vec<BindingId>,
         view: &LinkView,
@@ -188,15 +179,15 @@ impl Audit {
         if held.is_empty() {
             return;
         }
-        tables.has_ethernet(now, at, view.mac);
-        let back = tables.interfaces.on_carrier(at, view.carrier, now.boot);
+        tables.has_ethernet(at, view.mac);
+        let back = tables
+            .interfaces
+            .on_carrier(at, view.carrier, tables.now.boot);
         if view.up {
-            tables.interfaces.on_up(at, now.boot);
+            tables.interfaces.on_up(at, tables.now.boot);
         }
         for id in held {
-            tables.with(now, id, |life, cx| {
-                life.on_news(News::Seen { view, back }, cx)
-            });
+            tables.with(id, |life, cx| life.on_news(News::Seen { view, back }, cx));
         }
     }
 
@@ -204,12 +195,12 @@ impl Audit {
     fn missed_interface(
         &mut self,
         tables: &mut Tables,
-        now: Now,
         at: At,
         held: Vec<BindingId>,
         cause: LinkCause,
         outdated: bool,
     ) {
+        let now = tables.now;
         let mut backoff = self.failures.remove(&at).unwrap_or_default();
         for id in held {
             // If no path led there before, the kernel was asked, and no longer knows it.
@@ -235,9 +226,7 @@ impl Audit {
                 self.doubt(tables, id);
             }
             if is_gone || is_pathless && !outdated {
-                tables.with(now, id, |life, cx| {
-                    life.on_news(News::Gone(cause.clone()), cx)
-                });
+                tables.with(id, |life, cx| life.on_news(News::Gone(cause.clone()), cx));
             }
         }
         let held = tables.held_at(at);

@@ -20,7 +20,7 @@ use crate::patience::{LINK_DOWN, OFFER};
 use crate::pool::{PoolFault, PoolId};
 use crate::silence::{AHEAD, Silence};
 use crate::source::{ClientProfile, Inquiry, OfferedLan, Sender};
-use crate::time::{Instant, Now, whole_millis};
+use crate::time::{Instant, whole_millis};
 use crate::wire::frame::{self, Frame};
 
 /// A look under way.
@@ -151,14 +151,13 @@ impl LanInquiry {
     /// Begins a look for a pool that is not known.
     pub(in crate::docker) fn begin(
         desk: &mut Desk<'_>,
-        now: Now,
         id: RequestId,
         request: Box<PoolRequest>,
     ) -> Next {
         let mut look = Self {
-            limit: now.boot + request.timeout.min(OFFER),
+            limit: desk.now().boot + request.timeout.min(OFFER),
             request,
-            began: now.boot,
+            began: desk.now().boot,
             exchange: Exchange::default(),
             no_carrier: None,
             inquiry: None,
@@ -177,19 +176,13 @@ impl LanInquiry {
         Next::Waits(DockerJob::Inquire(Box::new(self)))
     }
 
-    pub(super) fn done(
-        mut self,
-        desk: &mut Desk<'_>,
-        now: Now,
-        id: RequestId,
-        outcome: Outcome,
-    ) -> Next {
+    pub(super) fn done(mut self, desk: &mut Desk<'_>, id: RequestId, outcome: Outcome) -> Next {
         let target = self.request.place().target().to_string();
         match outcome {
             Outcome::Inspected(Ok(view)) if self.exchange.found() => {
                 if !self.request.place().has_carrier(&view) {
                     self.no_carrier = Some(view.ifname);
-                    desk.time_call(id, (now.boot + LINK_DOWN).min(self.limit));
+                    desk.time_call(id, (desk.now().boot + LINK_DOWN).min(self.limit));
                     return self.waits();
                 }
                 let link = self.request.place().link(&view, &self.request.lan);
@@ -215,15 +208,15 @@ impl LanInquiry {
                 if let Some(exchange) = self.exchange.opening()
                     && self.exchange.opened(exchange) =>
             {
-                self.asks(now.boot, &mut desk.registry.tables.rng);
-                return self.time_out(desk, now, id);
+                self.asks(desk.now().boot, &mut desk.registry.tables.rng);
+                return self.time_out(desk, id);
             }
             Outcome::Opened(Err(cause)) if self.line.as_mut().is_some_and(Line::come_back) => {
                 tracing::info!(%target, %cause, "no macvlan to ask from beside the LAN's link");
                 self.open(id, desk);
             }
             Outcome::Inspected(Err(cause)) | Outcome::Opened(Err(cause)) => {
-                return self.end(desk, now, id, Err(Failure::Link { target, cause }));
+                return self.end(desk, id, Err(Failure::Link { target, cause }));
             }
             _ => {}
         }
@@ -231,10 +224,11 @@ impl LanInquiry {
     }
 
     /// Does what is due by the clock.
-    pub(super) fn time_out(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
+    pub(super) fn time_out(mut self, desk: &mut Desk<'_>, id: RequestId) -> Next {
+        let now = desk.now();
         if now.boot >= self.limit {
             let failure = self.failure(now.boot);
-            return self.end(desk, now, id, Err(failure));
+            return self.end(desk, id, Err(failure));
         }
         let mut next = self.limit;
         if self.no_carrier.take().is_some() {
@@ -258,7 +252,6 @@ impl LanInquiry {
     pub(super) fn hears(
         mut self,
         desk: &mut Desk<'_>,
-        now: Now,
         id: RequestId,
         (bytes, meta): (&[u8], FrameMeta),
     ) -> Next {
@@ -266,8 +259,8 @@ impl LanInquiry {
             return self.waits();
         };
         match frame::decode(bytes, meta) {
-            Ok(Frame::Udp(udp)) => match inquiry.on_udp(now.boot, &udp) {
-                Ok(sight) => return self.end(desk, now, id, Ok(sight)),
+            Ok(Frame::Udp(udp)) => match inquiry.on_udp(desk.now().boot, &udp) {
+                Ok(sight) => return self.end(desk, id, Ok(sight)),
                 Err(refused) => desk.out().counts.refused(refused),
             },
             Ok(Frame::Arp(_)) => {}
@@ -280,15 +273,9 @@ impl LanInquiry {
     }
 
     /// Ends because its sockets failed.
-    pub(super) fn broken(
-        self,
-        desk: &mut Desk<'_>,
-        now: Now,
-        id: RequestId,
-        cause: LinkCause,
-    ) -> Next {
+    pub(super) fn broken(self, desk: &mut Desk<'_>, id: RequestId, cause: LinkCause) -> Next {
         let target = self.request.place().target().to_string();
-        self.end(desk, now, id, Err(Failure::Link { target, cause }))
+        self.end(desk, id, Err(Failure::Link { target, cause }))
     }
 
     /// Records that the link did not take a message.
@@ -306,13 +293,7 @@ impl LanInquiry {
     }
 
     /// Makes the requested pool from what was seen. A pool with a subnet needs no server.
-    fn end(
-        self,
-        desk: &mut Desk<'_>,
-        now: Now,
-        id: RequestId,
-        seen: Result<OfferedLan, Failure>,
-    ) -> Next {
+    fn end(self, desk: &mut Desk<'_>, id: RequestId, seen: Result<OfferedLan, Failure>) -> Next {
         let request = self.request.clone();
         self.hang_up(desk);
         let PoolRequest {
@@ -360,7 +341,6 @@ impl LanInquiry {
         }
         PoolChange::add(
             desk,
-            now,
             id,
             PoolId::new(definition, subnet, range),
             lan,

@@ -49,35 +49,39 @@ impl From<Result<NetworkAnswer, NetworkFault>> for Next {
 
 impl Desk<'_> {
     /// Handles the end of an effect.
-    pub(crate) fn done(&mut self, now: Now, waiter: DoorWaiter, outcome: Outcome) {
+    pub(crate) fn done(&mut self, waiter: DoorWaiter, outcome: Outcome) {
         match waiter {
-            DoorWaiter::Call(id) => self.call_done(now, id, outcome),
-            DoorWaiter::Endpoint(id) => self.endpoint_done(now, &id, outcome),
-            DoorWaiter::OwnLinks => self.own_links(now, outcome),
+            DoorWaiter::Call(id) => self.call_done(id, outcome),
+            DoorWaiter::Endpoint(id) => self.endpoint_done(&id, outcome),
+            DoorWaiter::OwnLinks => self.own_links(outcome),
             DoorWaiter::Nobody => {
                 if let Outcome::Unmade(Err(cause)) = outcome {
                     tracing::warn!(%cause, "a link that was made for Docker is still there: trying again");
-                    self.list_again(now);
+                    self.list_again();
                 }
             }
         }
     }
 
     /// Goes on with somebody whose deadline has come.
-    pub(crate) fn on_clock(&mut self, now: Now, timer: DoorTimer) {
+    pub(crate) fn on_clock(&mut self, timer: DoorTimer) {
         match timer {
-            DoorTimer::Call(id) => self.call_timed_out(now, id),
-            DoorTimer::Strays => self.end_strays(now),
+            DoorTimer::Call(id) => self.call_timed_out(id),
+            DoorTimer::Strays => self.end_strays(),
             DoorTimer::OwnLinks => self.list_own_links(),
         }
     }
 
     /// Returns the pools, and the links in the host's namespace that daemons with another store made.
-    pub(crate) fn list(&mut self, now: Instant) -> (Vec<PoolRecord>, Vec<String>) {
+    pub(crate) fn list(&mut self) -> (Vec<PoolRecord>, Vec<String>) {
         (
             self.docker.pools.iter().cloned().collect(),
-            self.strangers(now),
+            self.strangers(),
         )
+    }
+
+    pub(super) fn now(&self) -> Now {
+        self.registry.tables.now
     }
 
     pub(super) fn out(&mut self) -> &mut Outbox {
@@ -103,22 +107,20 @@ impl Desk<'_> {
     }
 
     /// Begins a call about a pool.
-    pub(crate) fn asked_of_pool(&mut self, now: Now, id: RequestId, call: PoolCall) {
+    pub(crate) fn asked_of_pool(&mut self, id: RequestId, call: PoolCall) {
         let next = match call {
-            PoolCall::Request(request) => self.request_pool(now, id, request),
+            PoolCall::Request(request) => self.request_pool(id, request),
             PoolCall::Release { id: pool } => pool::release_pool(self, &pool),
-            PoolCall::Reserve { pool, address } => {
-                PoolChange::reserve(self, now, id, &pool, address)
-            }
+            PoolCall::Reserve { pool, address } => PoolChange::reserve(self, id, &pool, address),
             PoolCall::ReleaseAddress { pool, address } => {
-                PoolChange::release(self, now, id, &pool, address)
+                PoolChange::release(self, id, &pool, address)
             }
         };
         self.call_goes_on(id, next);
     }
 
     /// Handles RequestPool: a known pool is answered as before.
-    fn request_pool(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
+    fn request_pool(&mut self, id: RequestId, request: Box<PoolRequest>) -> Next {
         let PoolRequest {
             definition,
             subnet,
@@ -147,15 +149,16 @@ impl Desk<'_> {
             let pool = record.id.clone();
             let gateway = record.gateway;
             let subnet = pool.subnet;
-            let answer =
-                match asked.is_none() && self.docker.pools.is_asked_too_often(&pool, now.boot) {
-                    true => fail(PoolFault::Overlaps {
-                        subnet,
-                        times: OFTEN,
-                        within: AGAIN,
-                    }),
-                    false => Answer::Pool { id: pool, gateway },
-                };
+            let answer = match asked.is_none()
+                && self.docker.pools.is_asked_too_often(&pool, self.now().boot)
+            {
+                true => fail(PoolFault::Overlaps {
+                    subnet,
+                    times: OFTEN,
+                    within: AGAIN,
+                }),
+                false => Answer::Pool { id: pool, gateway },
+            };
             return Next::Answers(answer);
         }
         if let (Some(subnet), Some(links)) = (*subnet, &request.unclear) {
@@ -165,61 +168,61 @@ impl Desk<'_> {
         if let Some((parent, _)) = found(definition) {
             tracing::info!(%parent, ?subnet, "the one link with an address of the subnet is a network's parent: none was named");
         }
-        LanInquiry::begin(self, now, id, request)
+        LanInquiry::begin(self, id, request)
     }
 
     /// Begins a call about a network or an endpoint.
-    pub(crate) fn asked_of_network(&mut self, now: Now, id: RequestId, call: NetworkCall) {
+    pub(crate) fn asked_of_network(&mut self, id: RequestId, call: NetworkCall) {
         let next = match call {
             NetworkCall::Started => {
-                self.abandon_strays(now);
+                self.abandon_strays();
                 self.registry
                     .seeking
-                    .wait_less_for_all(&mut self.registry.tables, now);
+                    .wait_less_for_all(&mut self.registry.tables);
                 Ok(NetworkAnswer::Done).into()
             }
-            NetworkCall::Create(record) => NetworkChange::make(self, now, id, record),
-            NetworkCall::Delete(network) => NetworkChange::forget(self, now, id, &network),
+            NetworkCall::Create(record) => NetworkChange::make(self, id, record),
+            NetworkCall::Delete(network) => NetworkChange::forget(self, id, &network),
             NetworkCall::Find(network) => {
                 let found = self.docker.networks.get(&network).cloned();
                 found
                     .map(|record| NetworkAnswer::Found(Box::new(record)))
                     .into()
             }
-            NetworkCall::CreateEndpoint(request) => self.create_endpoint(now, id, *request),
-            NetworkCall::DeleteEndpoint(endpoint) => self.delete_endpoint(now, id, &endpoint),
+            NetworkCall::CreateEndpoint(request) => self.create_endpoint(id, *request),
+            NetworkCall::DeleteEndpoint(endpoint) => self.delete_endpoint(id, &endpoint),
             NetworkCall::Join {
                 network,
                 endpoint,
                 sandbox,
-            } => self.join(now, &network, &endpoint, &sandbox).into(),
+            } => self.join(&network, &endpoint, &sandbox).into(),
         };
         self.call_goes_on(id, next);
     }
 
     /// Goes on with a call after one of its effects is done.
-    fn call_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
+    fn call_done(&mut self, id: RequestId, outcome: Outcome) {
         let Some(job) = self.docker.jobs.remove(&id) else {
             return;
         };
         let next = match job {
-            DockerJob::Inquire(job) => job.done(self, now, id, outcome),
-            DockerJob::Pool(job) => job.done(self, now, outcome),
-            DockerJob::Network(job) => job.done(self, now, id, outcome),
+            DockerJob::Inquire(job) => job.done(self, id, outcome),
+            DockerJob::Pool(job) => job.done(self, outcome),
+            DockerJob::Network(job) => job.done(self, id, outcome),
             DockerJob::Endpoint(..) => Next::Waits(job),
         };
         self.call_goes_on(id, next);
     }
 
     /// Ends a call that has waited for as long as it may.
-    fn call_timed_out(&mut self, now: Now, id: RequestId) {
+    fn call_timed_out(&mut self, id: RequestId) {
         self.set_timer(DoorTimer::Call(id), None);
         let next = match self.docker.jobs.remove(&id) {
-            Some(DockerJob::Inquire(job)) => job.time_out(self, now, id),
-            Some(DockerJob::Pool(job)) => job.time_out(self, now),
+            Some(DockerJob::Inquire(job)) => job.time_out(self, id),
+            Some(DockerJob::Pool(job)) => job.time_out(self),
             Some(DockerJob::Network(job)) => job.time_out(self),
             Some(DockerJob::Endpoint(name, limit)) => {
-                self.await_endpoint_no_more(now, id, &name);
+                self.await_endpoint_no_more(id, &name);
                 let failure = Failure::TimedOut("the store and the kernel", limit);
                 Next::Answers(Answer::Failed(failure))
             }
@@ -229,26 +232,26 @@ impl Desk<'_> {
     }
 
     /// Drops a call whose caller hung up.
-    pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) {
+    pub(crate) fn hung_up(&mut self, id: RequestId) {
         self.set_timer(DoorTimer::Call(id), None);
         match self.docker.jobs.remove(&id) {
             Some(DockerJob::Inquire(job)) => job.hang_up(self),
-            Some(DockerJob::Pool(job)) => job.hang_up(self, now),
+            Some(DockerJob::Pool(job)) => job.hang_up(self),
             Some(DockerJob::Network(job)) => job.hang_up(self),
-            Some(DockerJob::Endpoint(name, _)) => self.await_endpoint_no_more(now, id, &name),
+            Some(DockerJob::Endpoint(name, _)) => self.await_endpoint_no_more(id, &name),
             // The answer may have left at the same moment. What Docker does not know then is kept.
             None => {}
         }
     }
 
     /// Handles a frame that came in on a call's sockets.
-    pub(crate) fn hears(&mut self, now: Now, id: RequestId, frame: (&[u8], FrameMeta)) {
-        self.at_inquiry(id, |desk, inquiry| inquiry.hears(desk, now, id, frame));
+    pub(crate) fn hears(&mut self, id: RequestId, frame: (&[u8], FrameMeta)) {
+        self.at_inquiry(id, |desk, inquiry| inquiry.hears(desk, id, frame));
     }
 
     /// Handles the failure of such sockets.
-    pub(crate) fn broken(&mut self, now: Now, id: RequestId, cause: LinkCause) {
-        self.at_inquiry(id, |desk, inquiry| inquiry.broken(desk, now, id, cause));
+    pub(crate) fn broken(&mut self, id: RequestId, cause: LinkCause) {
+        self.at_inquiry(id, |desk, inquiry| inquiry.broken(desk, id, cause));
     }
 
     /// Records that the link of such sockets did not take a message.

@@ -11,7 +11,6 @@ use crate::job::LIMIT;
 use crate::link::{LinkCause, LinkView, Target};
 use crate::network::{MOST_NETWORKS, Mode, NetworkFault, NetworkRecord, Wiring};
 use crate::outbox::DoorWaiter;
-use crate::time::Now;
 
 /// A network that is being created or deleted.
 #[derive(Debug)]
@@ -37,12 +36,7 @@ enum NetworkStage {
 
 impl NetworkChange {
     /// Makes a network, unless it is there.
-    pub(super) fn make(
-        desk: &mut Desk<'_>,
-        now: Now,
-        id: RequestId,
-        record: Box<NetworkRecord>,
-    ) -> Next {
+    pub(super) fn make(desk: &mut Desk<'_>, id: RequestId, record: Box<NetworkRecord>) -> Next {
         if let Ok(known) = desk.docker.networks.get(&record.id) {
             let since = known.since;
             if *known
@@ -69,7 +63,7 @@ impl NetworkChange {
                 ifname: record.wiring.on.clone(),
             },
         );
-        desk.time_call(id, now.boot + LIMIT);
+        desk.time_call(id, desk.now().boot + LIMIT);
         Self {
             record,
             stage: NetworkStage::Looking(op),
@@ -78,7 +72,7 @@ impl NetworkChange {
     }
 
     /// Forgets a network. dockerd deletes none that has endpoints.
-    pub(super) fn forget(desk: &mut Desk<'_>, now: Now, id: RequestId, network: &DoorId) -> Next {
+    pub(super) fn forget(desk: &mut Desk<'_>, id: RequestId, network: &DoorId) -> Next {
         let change = DockerKey::Network(network.clone()).remove();
         let Ok(record) = desk.docker.networks.get(network).cloned() else {
             // The store may have one that could not be read, or that it refused to delete.
@@ -86,7 +80,7 @@ impl NetworkChange {
             return done();
         };
         desk.write(DoorWaiter::Call(id), vec![change]);
-        desk.time_call(id, now.boot + LIMIT);
+        desk.time_call(id, desk.now().boot + LIMIT);
         Self {
             record: Box::new(record),
             stage: NetworkStage::Forgetting,
@@ -108,13 +102,7 @@ impl NetworkChange {
         Next::Waits(DockerJob::Network(self))
     }
 
-    pub(super) fn done(
-        mut self,
-        desk: &mut Desk<'_>,
-        now: Now,
-        id: RequestId,
-        outcome: Outcome,
-    ) -> Next {
+    pub(super) fn done(mut self, desk: &mut Desk<'_>, id: RequestId, outcome: Outcome) -> Next {
         let failed = |failure| Next::Answers(Answer::Failed(failure));
         match (outcome, &self.stage) {
             (Outcome::Inspected(seen), NetworkStage::Looking(_)) => {
@@ -125,12 +113,12 @@ impl NetworkChange {
                                 NetworkStage::Making(desk.out().make(DoorWaiter::Call(id), vlan));
                             self.waits()
                         }
-                        None => self.keep(desk, now, id),
+                        None => self.keep(desk, id),
                     },
                     Err(fault) => Err(fault).into(),
                 }
             }
-            (Outcome::Made(Ok(())), NetworkStage::Making(_)) => self.keep(desk, now, id),
+            (Outcome::Made(Ok(())), NetworkStage::Making(_)) => self.keep(desk, id),
             (Outcome::Made(Err(cause)), NetworkStage::Making(_)) => {
                 // A link that took too long may be there by now, or appear later.
                 unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
@@ -162,7 +150,7 @@ impl NetworkChange {
             (Outcome::Unmade(result), NetworkStage::Unmaking(_)) => {
                 if let Err(cause) = result {
                     tracing::warn!(network = %self.record.id, %cause, "the link of its VLAN is still there: trying again");
-                    desk.list_again(now);
+                    desk.list_again();
                 }
                 done()
             }
@@ -171,8 +159,8 @@ impl NetworkChange {
     }
 
     /// Makes a network known, and answers when that is durable.
-    fn keep(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
-        self.record.since = now.wall;
+    fn keep(mut self, desk: &mut Desk<'_>, id: RequestId) -> Next {
+        self.record.since = desk.now().wall;
         if !desk.docker.networks.add((*self.record).clone()) {
             unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
             return Err(NetworkFault::Full(MOST_NETWORKS)).into();

@@ -15,7 +15,6 @@ use crate::outbox::DoorWaiter;
 use crate::pool::{MOST_RESERVED, PoolFault, PoolId, PoolRecord};
 use crate::record::{BindingId, Change};
 use crate::registry::{PortHolding, leave, limit};
-use crate::time::Now;
 
 /// A call that waits for the store.
 #[derive(Debug)]
@@ -39,20 +38,18 @@ impl PoolChange {
     /// Answers when the store has taken these changes.
     fn begin(
         desk: &mut Desk<'_>,
-        now: Now,
         id: RequestId,
         changes: Vec<Change>,
         (answer, undo): (Answer, Undo),
     ) -> Next {
         desk.write(DoorWaiter::Call(id), changes);
-        desk.time_call(id, now.boot + LIMIT);
+        desk.time_call(id, desk.now().boot + LIMIT);
         Next::Waits(DockerJob::Pool(Self { answer, undo }))
     }
 
     /// Adds a pool, and answers when that is durable.
     pub(super) fn add(
         desk: &mut Desk<'_>,
-        now: Now,
         id: RequestId,
         pool: PoolId,
         lan: Lan,
@@ -60,7 +57,7 @@ impl PoolChange {
         automatic: bool,
     ) -> Next {
         if automatic {
-            desk.docker.pools.is_asked_too_often(&pool, now.boot);
+            desk.docker.pools.is_asked_too_often(&pool, desk.now().boot);
         }
         // It may have become known meanwhile, through the same request or a reservation.
         let known = desk.docker.pools.get(&pool).cloned();
@@ -76,7 +73,7 @@ impl PoolChange {
             gateway,
             reserved: BTreeSet::new(),
             automatic,
-            since: now.wall,
+            since: desk.now().wall,
         };
         let record = known.map_or(new, |known| PoolRecord {
             lan,
@@ -89,7 +86,6 @@ impl PoolChange {
         changes.extend(forgotten.map(remove));
         Self::begin(
             desk,
-            now,
             id,
             changes,
             (Answer::Pool { id: pool, gateway }, undo),
@@ -99,11 +95,11 @@ impl PoolChange {
     /// Reserves an address, or the gateway. An address that is reserved already is answered again.
     pub(super) fn reserve(
         desk: &mut Desk<'_>,
-        now: Now,
         id: RequestId,
         pool: &PoolId,
         address: Option<Ipv4Addr>,
     ) -> Next {
+        let now = desk.now();
         let fail = |fault| Next::Answers(Answer::Failed(Failure::Pool(fault)));
         let gateway = || desk.docker.pools.get(pool)?.gateway;
         let Some(address) = address.or_else(gateway) else {
@@ -153,66 +149,59 @@ impl PoolChange {
         }
         record.reserved.insert(address);
         changes.push(put(record.clone()));
-        limit_asking(desk, now, pool);
+        limit_asking(desk, pool);
         let undo = Undo::Reserved(pool.clone(), address);
-        Self::begin(desk, now, id, changes, (Answer::Reserved(address), undo))
+        Self::begin(desk, id, changes, (Answer::Reserved(address), undo))
     }
 
     /// Handles ReleaseAddress: drops a reservation, or gives back the lease of the endpoint that got this address from Docker. It
     /// is answered when that is durable: otherwise the next daemon would hold the lease again.
     pub(super) fn release(
         desk: &mut Desk<'_>,
-        now: Now,
         id: RequestId,
         pool: &PoolId,
         address: Ipv4Addr,
     ) -> Next {
-        if let Some(change) = unreserve(desk, now, pool, address) {
-            return Self::begin(
-                desk,
-                now,
-                id,
-                vec![change],
-                (Answer::Released, Undo::Nothing),
-            );
+        if let Some(change) = unreserve(desk, pool, address) {
+            return Self::begin(desk, id, vec![change], (Answer::Released, Undo::Nothing));
         }
-        match released(desk, now, pool, address) {
+        match released(desk, pool, address) {
             Some(binding) => {
-                leave(desk.registry, now, binding, Some(id));
+                leave(desk.registry, binding, Some(id));
                 Next::Nothing
             }
             None => Next::Answers(Answer::Released),
         }
     }
 
-    pub(super) fn done(self, desk: &mut Desk<'_>, now: Now, outcome: Outcome) -> Next {
+    pub(super) fn done(self, desk: &mut Desk<'_>, outcome: Outcome) -> Next {
         match outcome {
             Outcome::Persisted(Err(cause)) => {
-                self.undo.carry_out(desk, now);
+                self.undo.carry_out(desk);
                 Next::Answers(Answer::Failed(Failure::Store(cause)))
             }
             _ => Next::Answers(self.answer),
         }
     }
 
-    pub(super) fn time_out(self, desk: &mut Desk<'_>, now: Now) -> Next {
-        self.undo.carry_out(desk, now);
+    pub(super) fn time_out(self, desk: &mut Desk<'_>) -> Next {
+        self.undo.carry_out(desk);
         let failure = Failure::TimedOut("the store to record it", LIMIT);
         Next::Answers(Answer::Failed(failure))
     }
 
-    pub(super) fn hang_up(self, desk: &mut Desk<'_>, now: Now) {
-        self.undo.carry_out(desk, now);
+    pub(super) fn hang_up(self, desk: &mut Desk<'_>) {
+        self.undo.carry_out(desk);
     }
 }
 
 impl Undo {
-    fn carry_out(self, desk: &mut Desk<'_>, now: Now) {
+    fn carry_out(self, desk: &mut Desk<'_>) {
         match self {
             Self::Nothing => {}
             Self::Pool(pool) => forget_pool(desk, &pool),
             Self::Reserved(pool, address) => {
-                let change = unreserve(desk, now, &pool, address);
+                let change = unreserve(desk, &pool, address);
                 change
                     .into_iter()
                     .for_each(|change| desk.out().write_alone(change));
@@ -247,24 +236,25 @@ fn forget_pool(desk: &mut Desk<'_>, pool: &PoolId) {
 }
 
 /// Ends the reservation of an address. Returns what to write, if it was reserved.
-fn unreserve(desk: &mut Desk<'_>, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
+fn unreserve(desk: &mut Desk<'_>, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
     let record = desk.docker.pools.get_mut(pool)?;
     let change = record
         .reserved
         .remove(&address)
         .then(|| put(record.clone()));
-    limit_asking(desk, now, pool);
+    limit_asking(desk, pool);
     change
 }
 
 /// Tells the ADDs of a pool that have no lease yet which addresses they may get.
-fn limit_asking(desk: &mut Desk<'_>, now: Now, pool: &PoolId) {
+fn limit_asking(desk: &mut Desk<'_>, pool: &PoolId) {
     let limits = desk.docker.pools.limits(pool);
-    limit(desk.registry, now, &pool.to_string(), &limits);
+    limit(desk.registry, &pool.to_string(), &limits);
 }
 
 /// Returns whose lease an address that Docker gives back stands for.
-fn released(desk: &Desk<'_>, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<BindingId> {
+fn released(desk: &Desk<'_>, pool: &PoolId, address: Ipv4Addr) -> Option<BindingId> {
+    let now = desk.now();
     let told =
         |holding: &PortHolding<'_>| holding.told().is_some_and(|told| told.addr() == address);
     let text = pool.to_string();

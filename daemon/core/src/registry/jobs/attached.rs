@@ -10,7 +10,7 @@ use crate::job::LIMIT;
 use crate::registry::Registry;
 use crate::registry::operation::Operation;
 use crate::registry::slots::Asked;
-use crate::time::{Now, whole_millis};
+use crate::time::whole_millis;
 
 /// A call about an attachment.
 #[derive(Debug)]
@@ -37,10 +37,11 @@ pub(in crate::registry) enum Caller {
 }
 
 impl Attached {
-    pub(super) fn time_out(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+    pub(super) fn time_out(self, core: &mut Registry, id: RequestId) -> Next {
+        let now = core.tables.now;
         if core.leavings.waits_no_more(id) {
             let failure = Failure::TimedOut("the store to record it", LIMIT);
-            core.answer_attached(now, id, self, Answer::Failed(failure));
+            core.answer_attached(id, self, Answer::Failed(failure));
             return Next::Nothing;
         }
         let Some(slot) = core.slots.get_mut(&self.attachment) else {
@@ -54,7 +55,6 @@ impl Attached {
             let waited = whole_millis(now.boot.saturating_since(waited));
             let waiting_for = "an earlier operation on the same attachment";
             core.answer_attached(
-                now,
                 id,
                 self,
                 Answer::Failed(Failure::TimedOut(waiting_for, waited)),
@@ -65,26 +65,26 @@ impl Attached {
             Some(Operation::Adding(admission)) if admission.request == id => {
                 let failure = admission.timed_out(now.boot);
                 let lan = admission.quest.add.lan.clone();
-                core.add_failed(now, &self.by, &self.attachment, Some(&lan), &failure);
-                self.fail_looking(core, now, id, failure);
+                core.add_failed(&self.by, &self.attachment, Some(&lan), &failure);
+                self.fail_looking(core, id, failure);
             }
             Some(Operation::Checking(check)) if check.request == id => {
                 let failure = Failure::TimedOut("a look at the interface", LIMIT);
-                self.fail_looking(core, now, id, failure);
+                self.fail_looking(core, id, failure);
             }
             _ => return Next::Waits(Job::Attached(self)),
         }
         Next::Nothing
     }
 
-    fn fail_looking(self, core: &mut Registry, now: Now, id: RequestId, failure: Failure) {
+    fn fail_looking(self, core: &mut Registry, id: RequestId, failure: Failure) {
         let attachment = self.attachment.clone();
-        core.answer_attached(now, id, self, Answer::Failed(failure));
-        core.end(now, &attachment);
+        core.answer_attached(id, self, Answer::Failed(failure));
+        core.end(&attachment);
     }
 
     /// Abandons the operation that it waits for, unless that is a DEL.
-    pub(super) fn hang_up(self, core: &mut Registry, now: Now, id: RequestId) {
+    pub(super) fn hang_up(self, core: &mut Registry, id: RequestId) {
         let attachment = &self.attachment;
         core.leavings.waits_no_more(id);
         let Some(slot) = core.slots.get_mut(attachment) else {
@@ -94,14 +94,14 @@ impl Attached {
             .retain(|waiting| waiting.id != id || matches!(waiting.asked, Asked::Del));
         match &mut slot.operation {
             Some(Operation::Adding(admission)) if admission.request == id => {
-                core.cancel_add(now, attachment, None)
+                core.cancel_add(attachment, None)
             }
             Some(Operation::Acquiring(request, _)) if *request == id => {
-                core.cancel_add(now, attachment, None)
+                core.cancel_add(attachment, None)
             }
-            Some(Operation::Checking(check)) if check.request == id => core.end(now, attachment),
+            Some(Operation::Checking(check)) if check.request == id => core.end(attachment),
             _ => {}
         }
-        core.next_call(now, attachment);
+        core.next_call(attachment);
     }
 }

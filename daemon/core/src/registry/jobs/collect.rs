@@ -7,12 +7,10 @@ use crate::binding::Release;
 use crate::effect::RequestId;
 use crate::identity::Attachment;
 use crate::registry::Registry;
-use crate::time::Now;
 
 /// Begins a GC.
 pub(super) fn collect(
     core: &mut Registry,
-    now: Now,
     id: RequestId,
     network: &str,
     keep: &[(String, String)],
@@ -31,7 +29,7 @@ pub(super) fn collect(
     let bindings = core.tables.bindings.iter();
     let of_stale = bindings.filter(|binding| stale(&binding.attachment));
     for id in of_stale.map(|binding| binding.id).collect::<Vec<_>>() {
-        core.tables.at_release(now, id, Release::end_grace);
+        core.tables.at_release(id, Release::end_grace);
     }
     let holds = core.tables.bindings.attachments().map(|(known, _)| known);
     let does = core.slots.iter().map(|(known, _)| known);
@@ -52,5 +50,5 @@ pub(super) fn collect(
         done: Vec::new(),
         collects: true,
     };
-    job.delete(core, now, id)
+    job.delete(core, id)
 }

@@ -12,7 +12,6 @@ use crate::link::{Step, Target};
 use crate::outbox::{DoorWaiter, Waiter};
 use crate::record::BindingId;
 use crate::registry::Registry;
-use crate::time::Now;
 
 /// The leases that are being given back until that is durable. For each: why, and which calls wait for it.
 #[derive(Debug, Default)]
@@ -43,13 +42,13 @@ impl Leavings {
 }
 
 /// Gives back a lease that its door no longer uses. A call that named its address is answered when that is durable.
-pub(crate) fn leave(core: &mut Registry, now: Now, id: BindingId, call: Option<RequestId>) {
+pub(crate) fn leave(core: &mut Registry, id: BindingId, call: Option<RequestId>) {
     if let (Some(call), Some(attachment)) = (call, core.tables.attachment(id)) {
         let attachment = (*attachment).clone();
         core.jobs.attach(call, Caller::Address, attachment);
-        core.time_call(call, now.boot + LIMIT);
+        core.time_call(call, core.tables.now.boot + LIMIT);
     }
-    begin_leaving(core, now, id, Leave::Released, call);
+    begin_leaving(core, id, Leave::Released, call);
 }
 
 /// Gives back a lease. Unless a runtime deletes its interface, its address is first taken off that: dockerd leaves an
@@ -57,19 +56,18 @@ pub(crate) fn leave(core: &mut Registry, now: Now, id: BindingId, call: Option<R
 /// lives.
 pub(in crate::registry) fn begin_leaving(
     core: &mut Registry,
-    now: Now,
     id: BindingId,
     why: Leave,
     call: Option<RequestId>,
 ) {
     core.leavings.wait(id, why, call);
-    if why == Leave::Deleted || !core.tables.vacates(now, id) {
-        give_back(core, now, id, why);
+    if why == Leave::Deleted || !core.tables.vacates(id) {
+        give_back(core, id, why);
     }
 }
 
 /// Goes on when the interface carries nothing of such a lease any more, or is gone. Returns whether anybody waited for that.
-pub(in crate::registry) fn left_inside(core: &mut Registry, now: Now, id: BindingId) -> bool {
+pub(in crate::registry) fn left_inside(core: &mut Registry, id: BindingId) -> bool {
     let Some((why, _)) = core.leavings.0.get(&id) else {
         return false;
     };
@@ -77,7 +75,7 @@ pub(in crate::registry) fn left_inside(core: &mut Registry, now: Now, id: Bindin
     if why == Leave::Released {
         abandon(core, id);
     }
-    give_back(core, now, id, why);
+    give_back(core, id, why);
     true
 }
 
@@ -96,7 +94,6 @@ fn abandon(core: &mut Registry, id: BindingId) {
 /// Answers the calls that wait for the store to record that a lease is given back. If the store refused, that is tried again.
 pub(in crate::registry) fn left(
     core: &mut Registry,
-    now: Now,
     id: BindingId,
     result: Result<(), StoreCause>,
 ) {
@@ -114,10 +111,10 @@ pub(in crate::registry) fn left(
     calls
         .into_iter()
         .flatten()
-        .for_each(|call| core.reply(now, call, answer.clone()));
+        .for_each(|call| core.reply(call, answer.clone()));
 }
 
-fn give_back(core: &mut Registry, now: Now, id: BindingId, why: Leave) {
+fn give_back(core: &mut Registry, id: BindingId, why: Leave) {
     let Some(attachment) = core.tables.attachment(id) else {
         return;
     };
@@ -125,11 +122,10 @@ fn give_back(core: &mut Registry, now: Now, id: BindingId, why: Leave) {
         .lan(id)
         .into_iter()
         .for_each(|lan| core.tables.lans.has_room(&lan));
-    core.tables
-        .with(now, id, |life, cx| life.give_back(why, cx));
+    core.tables.with(id, |life, cx| life.give_back(why, cx));
     if why == Leave::Released {
         core.tables.bindings.vacate(&attachment, id);
         core.seeking.wait_no_more(&mut core.tables, id);
-        core.next_call(now, &attachment);
+        core.next_call(&attachment);
     }
 }

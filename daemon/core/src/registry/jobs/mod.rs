@@ -27,7 +27,6 @@ use super::orders::chosen;
 use crate::effect::{Answer, Call, Obeyed, Order, Outcome, RequestId, Row, Upshot, Verb};
 use crate::identity::Attachment;
 use crate::job;
-use crate::time::Now;
 
 /// A call that is not answered yet.
 #[derive(Debug)]
@@ -46,16 +45,16 @@ pub(super) enum Job {
 
 impl Job {
     /// Begins a call.
-    pub(super) fn begin(core: &mut Registry, now: Now, id: RequestId, call: Call) -> Next {
+    pub(super) fn begin(core: &mut Registry, id: RequestId, call: Call) -> Next {
         match call {
             Call::Add(add) => {
                 core.jobs.attach(id, Caller::Door, add.attachment.clone());
-                core.add(now, id, add);
+                core.add(id, add);
                 Next::Nothing
             }
             Call::Del { attachment, grace } => {
                 core.jobs.attach(id, Caller::Door, attachment.clone());
-                core.del(now, id, attachment, grace);
+                core.del(id, attachment, grace);
                 Next::Nothing
             }
             Call::Check {
@@ -63,15 +62,15 @@ impl Job {
                 expected,
             } => {
                 core.jobs.attach(id, Caller::Door, attachment.clone());
-                core.check(now, id, &attachment, expected);
+                core.check(id, &attachment, expected);
                 Next::Nothing
             }
-            Call::Collect { network, keep } => collect(core, now, id, &network, &keep),
-            Call::Status { parent } => StatusCheck::begin(core, now, id, parent),
-            Call::Ready => StatusCheck::ready(core, now, id),
-            Call::Show(which) => Showing::begin(core, now, id, &which),
-            Call::Order(order) => obey(core, now, id, &order),
-            Call::Ranges => Next::Answers(Answer::Ranges(core.fallbacks.rows(&core.tables, now))),
+            Call::Collect { network, keep } => collect(core, id, &network, &keep),
+            Call::Status { parent } => StatusCheck::begin(core, id, parent),
+            Call::Ready => StatusCheck::ready(core, id),
+            Call::Show(which) => Showing::begin(core, id, &which),
+            Call::Order(order) => obey(core, id, &order),
+            Call::Ranges => Next::Answers(Answer::Ranges(core.fallbacks.rows(&core.tables))),
             // They are answered above.
             Call::List | Call::Pool(_) | Call::Network(_) => Next::Nothing,
         }
@@ -87,20 +86,20 @@ impl Job {
     }
 
     /// Ends a call that has waited for as long as it may.
-    pub(super) fn time_out(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+    pub(super) fn time_out(self, core: &mut Registry, id: RequestId) -> Next {
         match self {
-            Self::Attached(job) => job.time_out(core, now, id),
+            Self::Attached(job) => job.time_out(core, id),
             Self::Status(job) => job.time_out(core),
             Self::Showing(job) => job.time_out(),
-            Self::Renewal(job) => job.time_out(core, now),
+            Self::Renewal(job) => job.time_out(core),
             Self::Returning(job) => job.time_out(),
         }
     }
 
     /// Drops a call whose caller hung up.
-    pub(super) fn hang_up(self, core: &mut Registry, now: Now, id: RequestId) {
+    pub(super) fn hang_up(self, core: &mut Registry, id: RequestId) {
         match self {
-            Self::Attached(job) => job.hang_up(core, now, id),
+            Self::Attached(job) => job.hang_up(core, id),
             // What they have begun goes on.
             Self::Renewal(_) | Self::Returning(_) | Self::Showing(_) => {}
             Self::Status(job) => job.close(core),
@@ -109,15 +108,15 @@ impl Job {
 }
 
 /// Begins an order. A name that matches several leases selects none of them.
-fn obey(core: &mut Registry, now: Now, id: RequestId, order: &Order) -> Next {
-    let chosen = chosen(core, now, &order.which);
+fn obey(core: &mut Registry, id: RequestId, order: &Order) -> Next {
+    let chosen = chosen(core, &order.which);
     if order.which.name.is_some() && chosen.len() > 1 {
         let of = |(_, row): (_, Row)| Obeyed::of(&row, Upshot::Ambiguous);
         return Next::Answers(Answer::Obeyed(chosen.into_iter().map(of).collect()));
     }
     match order.verb {
-        Verb::Renew => Renewal::begin(core, now, id, chosen),
-        Verb::Release { force } => Returning::begin(core, now, id, chosen, force),
+        Verb::Renew => Renewal::begin(core, id, chosen),
+        Verb::Release { force } => Returning::begin(core, id, chosen, force),
     }
 }
 

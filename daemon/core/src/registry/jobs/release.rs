@@ -12,7 +12,6 @@ use crate::identity::Attachment;
 use crate::job::LIMIT;
 use crate::record::BindingId;
 use crate::registry::Registry;
-use crate::time::Now;
 
 /// Leases that are being given back.
 #[derive(Debug, Default)]
@@ -28,7 +27,6 @@ impl Returning {
     /// Gives leases back for an operator; those of living containers only with `force`.
     pub(super) fn begin(
         core: &mut Registry,
-        now: Now,
         id: RequestId,
         leases: Vec<(BindingId, Row)>,
         force: bool,
@@ -49,7 +47,7 @@ impl Returning {
                     interface: !binding.is_on_host(),
                 },
                 Some(_) if row.kept.is_some() => {
-                    core.tables.at_release(now, of, Release::end_grace);
+                    core.tables.at_release(of, Release::end_grace);
                     Upshot::Leaves
                 }
                 Some(binding) if !binding.is_live() => Upshot::Leaves,
@@ -64,11 +62,11 @@ impl Returning {
                 "an operator gives back leases of containers that live"
             );
         }
-        job.delete(core, now, id)
+        job.delete(core, id)
     }
 
     /// Begins the DELs, and waits for them.
-    pub(super) fn delete(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+    pub(super) fn delete(self, core: &mut Registry, id: RequestId) -> Next {
         let left: Vec<_> = self.left.keys().cloned().collect();
         if left.is_empty() {
             return self.goes_on();
@@ -79,10 +77,10 @@ impl Returning {
         };
         // The DELs may be over at once.
         core.call_goes_on(id, Next::Waits(Job::Returning(self)));
-        core.time_call(id, now.boot + LIMIT);
+        core.time_call(id, core.tables.now.boot + LIMIT);
         for attachment in left {
             let errand = core.jobs.errand(by, attachment.clone());
-            core.delete(now, attachment, errand);
+            core.delete(attachment, errand);
         }
         Next::Nothing
     }

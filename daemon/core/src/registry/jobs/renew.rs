@@ -12,7 +12,7 @@ use crate::registry::Registry;
 use crate::registry::fallback::is_of_range;
 use crate::registry::pacing::Extensions;
 use crate::source::{Client, Lease, RECENT, StateName};
-use crate::time::{Instant, Now};
+use crate::time::Instant;
 
 /// How long the last lease has after its turn. Within 28 s a client has made its last try and listened for the answer.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -34,12 +34,8 @@ struct AskedLease {
 
 impl Renewal {
     /// Has leases extended.
-    pub(super) fn begin(
-        core: &mut Registry,
-        now: Now,
-        id: RequestId,
-        leases: Vec<(BindingId, Row)>,
-    ) -> Next {
+    pub(super) fn begin(core: &mut Registry, id: RequestId, leases: Vec<(BindingId, Row)>) -> Next {
+        let now = core.tables.now;
         let mut job = Self::default();
         for (of, row) in leases {
             let binding = core.tables.bindings.get(of);
@@ -80,13 +76,13 @@ impl Renewal {
         core.time_call(id, now.boot + LIMIT + Extensions::longest(asked.len()));
         for of in asked {
             core.tables
-                .with(now, of, |life, cx| life.holds(cx, Hold::renew_early));
+                .with(of, |life, cx| life.holds(cx, Hold::renew_early));
         }
         job.goes_on()
     }
 
     /// Tells operators which leases have advanced during the current input.
-    pub(in crate::registry) fn go_on(core: &mut Registry, now: Now, touched: &BTreeSet<BindingId>) {
+    pub(in crate::registry) fn go_on(core: &mut Registry, touched: &BTreeSet<BindingId>) {
         if !core.jobs.may_renew {
             return;
         }
@@ -96,13 +92,14 @@ impl Renewal {
             let Some(Job::Renewal(mut job)) = core.jobs.by_id.remove(&id) else {
                 continue;
             };
-            touched.iter().for_each(|of| job.judge(core, now, *of));
+            touched.iter().for_each(|of| job.judge(core, *of));
             core.call_goes_on(id, job.goes_on());
         }
     }
 
     /// Decides what became of a lease, if that is known by now.
-    fn judge(&mut self, core: &Registry, now: Now, id: BindingId) {
+    fn judge(&mut self, core: &Registry, id: BindingId) {
+        let now = core.tables.now;
         let Some(asked) = self.left.get(&id) else {
             return;
         };
@@ -144,7 +141,8 @@ impl Renewal {
     }
 
     /// Reports the leases that no server has extended, which keep asking, and those whose extension the store has not recorded.
-    pub(super) fn time_out(mut self, core: &Registry, now: Now) -> Next {
+    pub(super) fn time_out(mut self, core: &Registry) -> Next {
+        let now = core.tables.now;
         for (id, asked) in std::mem::take(&mut self.left) {
             let binding = core.tables.bindings.get(id);
             let lease = binding.and_then(|binding| binding.lease(now.boot));

@@ -7,7 +7,6 @@ use crate::link::{LinkCause, Target};
 use crate::outbox::Waiter;
 use crate::registry::Registry;
 use crate::registry::orders::chosen;
-use crate::time::Now;
 
 /// A lease that is shown once its interface has been looked at.
 #[derive(Debug)]
@@ -15,8 +14,9 @@ pub(in crate::registry) struct Showing(Box<Shown>);
 
 impl Showing {
     /// Shows the leases that are meant: one in full, several by their rows.
-    pub(super) fn begin(core: &mut Registry, now: Now, id: RequestId, which: &Which) -> Next {
-        let mut chosen: Vec<_> = chosen(core, now, which);
+    pub(super) fn begin(core: &mut Registry, id: RequestId, which: &Which) -> Next {
+        let now = core.tables.now;
+        let mut chosen: Vec<_> = chosen(core, which);
         let only = match (chosen.len(), chosen.pop()) {
             (1, Some(only)) => only,
             (_, last) => {

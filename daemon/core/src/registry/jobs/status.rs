@@ -8,7 +8,6 @@ use crate::effect::{Answer, ExchangeId, Failure, Outcome, RequestId};
 use crate::link::{Hears, Link, LinkCause, Sockets, Target};
 use crate::outbox::{Owner, Waiter};
 use crate::registry::Registry;
-use crate::time::Now;
 use crate::wire::Mac;
 
 /// How long the looks may take.
@@ -27,12 +26,7 @@ pub(in crate::registry) struct StatusCheck {
 
 impl StatusCheck {
     /// Begins a STATUS.
-    pub(super) fn begin(
-        core: &mut Registry,
-        now: Now,
-        id: RequestId,
-        parent: Option<String>,
-    ) -> Next {
+    pub(super) fn begin(core: &mut Registry, id: RequestId, parent: Option<String>) -> Next {
         core.tables.out.write_for(Waiter::Call(id), Vec::new());
         let link = Link::parent(LOOPBACK, Mac::default());
         let want = Sockets::new(Mac::default(), Hears::Answers);
@@ -43,7 +37,7 @@ impl StatusCheck {
                 .out
                 .inspect(Waiter::Call(id), Target::Host { ifname });
         }
-        core.time_call(id, now.boot + LIMIT);
+        core.time_call(id, core.tables.now.boot + LIMIT);
         Next::Waits(Job::Status(Self {
             left: 2 + parents,
             sockets: Some(sockets),
@@ -52,9 +46,9 @@ impl StatusCheck {
     }
 
     /// Begins the question for readiness.
-    pub(super) fn ready(core: &mut Registry, now: Now, id: RequestId) -> Next {
+    pub(super) fn ready(core: &mut Registry, id: RequestId) -> Next {
         core.tables.out.write_for(Waiter::Call(id), Vec::new());
-        core.time_call(id, now.boot + LIMIT);
+        core.time_call(id, core.tables.now.boot + LIMIT);
         Next::Waits(Job::Status(Self {
             left: 1,
             sockets: None,
