@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold_api::client::{self, Trouble};
-use leasehold_api::cni::{Code, Env, Error, PATH, Request, Verb};
+use leasehold_api::cni::{Code, Env, Error, PATH, Request, Verb, value_of};
 use leasehold_api::{DEFAULT_SOCKET, MAX_ADD_TIMEOUT, MAX_BODY, add_timeout, to_json};
 use serde_json::Value;
 
@@ -182,17 +182,10 @@ pub(crate) fn has_ranges(config: &Value) -> bool {
     get(get(config, "ipam"), "type") == "host-local"
 }
 
-/// Returns the value of a key. If no key matches exactly, ignores case, as Go does.
+/// Returns the value of a key, or null.
 fn get<'a>(value: &'a Value, key: &str) -> &'a Value {
-    let other_case = || {
-        value
-            .as_object()?
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(key))
-    };
-    value
-        .get(key)
-        .or_else(|| other_case().map(|(_, value)| value))
+    let keys = value.as_object();
+    keys.and_then(|keys| value_of(keys, key))
         .unwrap_or(&Value::Null)
 }
 

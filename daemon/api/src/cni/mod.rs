@@ -27,7 +27,7 @@ pub use ipam::{
 };
 pub use name::{is_link_name, is_name};
 pub use named::{Named, named, netns, network};
-pub use object::{BadKey, Fault};
+pub use object::{BadKey, Fault, value_of};
 pub use refusal::{bad_config, bad_env, cut, quoted, refused, undecodable};
 pub use result::{Dns, Ip, Route, Success};
 pub use verb::Verb;

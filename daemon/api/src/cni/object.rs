@@ -96,6 +96,18 @@ impl Fault {
     }
 }
 
+/// Returns the value of a key that is not null. If no key matches exactly, ignores case, as Go does.
+pub fn value_of<'a>(keys: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    let other_case = || {
+        keys.iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(key))
+            .map(|(_, value)| value)
+    };
+    keys.get(key)
+        .or_else(other_case)
+        .filter(|value| !value.is_null())
+}
+
 /// A JSON object, and where it is.
 #[derive(Clone, Debug)]
 pub(super) struct Object<'a> {
@@ -120,16 +132,7 @@ impl<'a> Object<'a> {
 
     /// Returns the value of a key.
     pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
-        let other_case = || {
-            self.keys
-                .iter()
-                .find(|(name, _)| name.eq_ignore_ascii_case(key))
-                .map(|(_, value)| value)
-        };
-        self.keys
-            .get(key)
-            .or_else(other_case)
-            .filter(|value| !value.is_null())
+        value_of(self.keys, key)
     }
 
     pub(super) fn read<T>(
