@@ -221,6 +221,7 @@ impl Common {
                 .is_some_and(|next| plan::same(&self.grant(held), next))
         };
         Holding {
+            has_parent: self.identity.lan.parent().is_some(),
             on_change: self.profile.policy.on_change,
             on_expiry: self.profile.policy.on_expiry,
             last: self.grant(last),

@@ -12,6 +12,8 @@ pub(crate) struct Holding {
     pub(crate) on_change: OnChange,
     /// What it says about a lease that ends.
     pub(crate) on_expiry: OnExpiry,
+    /// Whether its LAN is named by a host link.
+    pub(crate) has_parent: bool,
     /// What its lease gives the interface; `None`: there is no lease.
     pub(crate) grant: Option<Grant>,
     /// What the last lease in use gives: usually the same.

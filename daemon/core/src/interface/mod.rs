@@ -22,7 +22,7 @@ pub(crate) use self::holding::{Holding, Wish};
 pub(crate) use self::news::News;
 pub(crate) use self::presence::Presence;
 pub(crate) use self::seat::{Seat, without};
-pub(crate) use self::work::{Act, Around, Done, Lack, Work, Worked};
+pub(crate) use self::work::{Act, Done, Lack, Work, Worked};
 use crate::effect::OpId;
 pub(crate) use crate::link::At;
 use crate::link::{Cookie, Link};

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use ipnet::IpNet;
 
 use super::given::{Due, Given};
-use super::{Act, Around, Holding, Lack, Presence, Wish, Work, Worked};
+use super::{Act, Holding, Lack, Presence, Wish, Work, Worked};
 use crate::grant::Grant;
 use crate::grant::policy::{OnChange, OnExpiry, Policy};
 use crate::link::{LinkCause, LinkRoute, LinkView, Step};
@@ -543,11 +543,15 @@ impl Seat {
         &mut self,
         result: Result<LinkView, LinkCause>,
         holding: &Holding,
-        around: Around,
+        is_changing: bool,
     ) -> Result<Act, LinkCause> {
-        let wish = self.wish_by_now(holding);
+        // An ADD that replaces this binding may be clearing the interface. If it fails, this goes on afterwards.
+        let wish = match is_changing {
+            true => Wish::AsIs,
+            false => self.wish_by_now(holding),
+        };
         self.work_mut().map_or(Ok(Act::Wait), |work| {
-            work.on_inspected(result, wish, around)
+            work.on_inspected(result, wish, holding.has_parent)
         })
     }
 

@@ -50,15 +50,6 @@ pub(crate) enum Act {
     Apply(Vec<Step>),
 }
 
-/// What is known about the surroundings of the interface when it was looked at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Around {
-    /// Whether the LAN is named by a host link.
-    pub(crate) has_parent: bool,
-    /// Whether another change of the interface is under way.
-    pub(crate) is_changing: bool,
-}
-
 /// The result of a look at the interface, or of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Worked {
@@ -359,12 +350,12 @@ impl Work {
         Act::Look
     }
 
-    /// Goes on after a look. Fails if the interface could not be looked at.
+    /// Goes on after a look. Fails if the interface could not be looked at. `has_parent`: the LAN is named by a host link.
     pub(crate) fn on_inspected(
         &mut self,
         result: Result<LinkView, LinkCause>,
         wish: Wish,
-        around: Around,
+        has_parent: bool,
     ) -> Result<Act, LinkCause> {
         match (std::mem::take(&mut self.stage), result) {
             (WorkStage::Parent, parent) => Ok(self.look(parent.ok().map(|view| view.mtu), true)),
@@ -377,7 +368,7 @@ impl Work {
                 Ok(view),
             ) if !view.up => Ok(self.look(most, asked)),
             (WorkStage::Looking { most, asked, .. }, Ok(view)) => {
-                Ok(self.change(&view, most, asked, wish, around))
+                Ok(self.change(&view, most, asked, wish, has_parent))
             }
             (WorkStage::Looking { .. }, Err(cause)) => Err(cause),
             (stage @ (WorkStage::Idle | WorkStage::Applying { .. }), result) => {
@@ -394,12 +385,8 @@ impl Work {
         most: Option<u32>,
         asked: bool,
         wish: Wish,
-        around: Around,
+        has_parent: bool,
     ) -> Act {
-        // An ADD that replaces this binding may be clearing the interface. If it fails, this goes on afterwards.
-        if around.is_changing {
-            return Act::Wait;
-        }
         let next = match wish {
             Wish::Carry(grant) => Some(grant),
             Wish::Nothing => None,
@@ -408,7 +395,7 @@ impl Work {
         let addresses = &view.addresses;
         let mtu = self.mtu(next.as_deref());
         let grows = mtu.is_some_and(|mtu| u32::from(mtu) > view.mtu);
-        if grows && around.has_parent && !asked {
+        if grows && has_parent && !asked {
             self.stage = WorkStage::Parent;
             return Act::LookAtParent;
         }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::binding::{Cx, Task, Waiter};
 use crate::effect::Outcome;
-use crate::interface::{Act, Around, Holding, Lack, Worked};
+use crate::interface::{Act, Holding, Lack, Worked};
 use crate::link::Target;
 
 /// Begins to make the interface carry what is wanted, if anything must be done for that. Returns whether nothing is left
@@ -23,15 +23,12 @@ pub(in crate::binding) fn go_on(holding: &Holding, cx: &mut Cx<'_>) -> bool {
 
 /// Goes on after a look at the interface, or a change of it.
 pub(in crate::binding) fn worked(outcome: Outcome, holding: &Holding, cx: &mut Cx<'_>) -> Worked {
-    let around = Around {
-        has_parent: cx.own.identity.lan.parent().is_some(),
-        is_changing: cx.is_changing(),
-    };
+    let is_changing = cx.is_changing();
     let Some(seat) = cx.own.seat_mut(cx.interfaces) else {
         return Worked::Again { without: None };
     };
     match outcome {
-        Outcome::Inspected(result) => match seat.on_inspected(result, holding, around) {
+        Outcome::Inspected(result) => match seat.on_inspected(result, holding, is_changing) {
             Ok(act) => carry_out(act, cx),
             Err(cause) => return Worked::Failed(cause),
         },

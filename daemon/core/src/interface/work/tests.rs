@@ -39,12 +39,8 @@ fn grant(address: &str, gateway: &str) -> Grant {
 
 /// Looks at an interface with these addresses, and returns how many steps follow.
 fn steps(work: &mut Work, wish: &Wish, addresses: &[IpNet]) -> usize {
-    let around = Around {
-        has_parent: false,
-        is_changing: false,
-    };
     assert_eq!(work.go_on(wish, true), Act::Look);
-    match work.on_inspected(Ok(view(addresses)), wish.clone(), around) {
+    match work.on_inspected(Ok(view(addresses)), wish.clone(), false) {
         Ok(Act::Apply(steps)) => steps.len(),
         act => panic!("{act:?}"),
     }
