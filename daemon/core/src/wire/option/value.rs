@@ -81,12 +81,12 @@ fn address(value: &Value<'_>) -> Result<Ipv4Addr, BadOption> {
     value.fixed::<4>().map(Ipv4Addr::from)
 }
 
+/// Takes the reasons for which parts of a list were dropped.
+pub(super) type Note<'a> = &'a mut dyn FnMut(BadOption);
+
 /// Reads a list of hosts, each once. Addresses that no host can have are left out, and so are those after the first
 /// [`MAX_ADDRESSES`].
-pub(super) fn hosts(
-    value: &[u8],
-    note: &mut impl FnMut(BadOption),
-) -> Result<Vec<Ipv4Addr>, BadOption> {
+pub(super) fn hosts(value: &[u8], note: Note<'_>) -> Result<Vec<Ipv4Addr>, BadOption> {
     let (addresses, rest) = value.as_chunks::<4>();
     if addresses.is_empty() || !rest.is_empty() {
         return Err(BadOption::Length(value.len()));
@@ -117,10 +117,7 @@ pub(crate) fn can_be_host(address: Ipv4Addr) -> bool {
 ///
 /// There is no mask: the network number implies it (RFC 3442, introduction). A destination with nothing behind its class's
 /// network part is that network; any other is a host. 0.0.0.0, which must not occur, is net 0.
-pub(super) fn static_routes(
-    value: &[u8],
-    note: &mut impl FnMut(BadOption),
-) -> Result<Vec<LeaseRoute>, BadOption> {
+pub(super) fn static_routes(value: &[u8], note: Note<'_>) -> Result<Vec<LeaseRoute>, BadOption> {
     let (pairs, rest) = value.as_chunks::<8>();
     if pairs.is_empty() || !rest.is_empty() {
         return Err(BadOption::Length(value.len()));
@@ -162,10 +159,7 @@ fn classful(destination: Ipv4Addr) -> Ipv4Net {
 }
 
 /// Reads option 121 or 249 (RFC 3442): width, the significant bytes of the destination, router; never returns an empty list.
-pub(super) fn classless_routes(
-    value: &[u8],
-    note: &mut impl FnMut(BadOption),
-) -> Result<Vec<LeaseRoute>, BadOption> {
+pub(super) fn classless_routes(value: &[u8], note: Note<'_>) -> Result<Vec<LeaseRoute>, BadOption> {
     let mut reader = Reader(value);
     let mut routes = Vec::new();
     while let Some(width) = reader.u8() {
@@ -215,10 +209,7 @@ fn can_be_routed_to(destination: Ipv4Net) -> bool {
 /// Reads names in text form with blanks, tabs or commas between them (15). A dot before a name is cut off.
 ///
 /// One bad name drops all: it may be a part of something else, such as a line of a resolver's file.
-pub(super) fn domains(
-    value: &[u8],
-    note: &mut impl FnMut(BadOption),
-) -> Result<Vec<String>, BadOption> {
+pub(super) fn domains(value: &[u8], note: Note<'_>) -> Result<Vec<String>, BadOption> {
     let parts = value.split(|byte| matches!(byte, b' ' | b',' | b'\t'));
     // A NUL at the end may stand alone.
     let mut names: Vec<String> = Vec::new();
@@ -241,10 +232,7 @@ pub(super) fn domains(
 }
 
 /// Reads a search list (119, RFC 3397): names in DNS wire form, compressed within the option.
-pub(super) fn search(
-    value: &[u8],
-    note: &mut impl FnMut(BadOption),
-) -> Result<Vec<String>, BadOption> {
+pub(super) fn search(value: &[u8], note: Note<'_>) -> Result<Vec<String>, BadOption> {
     if value.is_empty() {
         return Err(BadOption::Length(0));
     }
