@@ -299,10 +299,10 @@ impl Registry {
         let Some(attachment) = self.tables.attachment(id) else {
             return;
         };
-        let Some(Operation::Acquiring(request, _)) = self.slots.operation_mut(&attachment) else {
+        let operation = self.slots.operation_mut(&attachment);
+        let Some(&mut Operation::Acquiring(request, _)) = operation else {
             return;
         };
-        let request = *request;
         if let Failure::NoOffer {
             lan,
             kept,

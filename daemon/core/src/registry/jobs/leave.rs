@@ -68,10 +68,9 @@ pub(in crate::registry) fn begin_leaving(
 
 /// Goes on when the interface carries nothing of such a lease any more, or is gone. Returns whether anybody waited for that.
 pub(in crate::registry) fn left_inside(core: &mut Registry, id: BindingId) -> bool {
-    let Some((why, _)) = core.leavings.0.get(&id) else {
+    let Some(&(why, _)) = core.leavings.0.get(&id) else {
         return false;
     };
-    let why = *why;
     if why == Leave::Released {
         abandon(core, id);
     }
