@@ -62,7 +62,7 @@ pub(super) fn message(udp: &Udp<'_>) -> Result<Message, Refused> {
 
 impl Client {
     pub(super) fn on_arp(&mut self, now: Instant, arp: &Arp, out: &mut Output) {
-        let State::Renewing { extension, .. } = &mut self.state else {
+        let State::Extending { extension, .. } = &mut self.state else {
             return;
         };
         let Attempt::Resolving(resolver) = &mut extension.attempt else {
@@ -303,7 +303,12 @@ impl Client {
 
     /// Requests an offer, or keeps it for a moment.
     pub(super) fn on_offer(&mut self, now: Instant, offer: Lease, out: &mut Output) {
-        let State::Selecting { tx, wanted, second } = &self.state else {
+        let State::Selecting {
+            tx,
+            wanted,
+            ref second,
+        } = self.state
+        else {
             return;
         };
         if let Some(wanted) = self.insists.filter(|wanted| *wanted != offer.ip()) {
@@ -315,8 +320,6 @@ impl Client {
             });
             return;
         }
-        let tx = *tx;
-        let wanted = *wanted;
         let kept = second
             .as_ref()
             .map(|(kept, until)| (self.fault(kept, wanted), *until));

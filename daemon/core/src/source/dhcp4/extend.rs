@@ -61,9 +61,7 @@ impl Client {
     /// Returns whether the lease is used although no server has confirmed it yet.
     pub fn is_unconfirmed(&self) -> bool {
         match &self.state {
-            State::Renewing { extension, .. } | State::Rebinding { extension, .. } => {
-                extension.unconfirmed
-            }
+            State::Extending { extension, .. } => extension.unconfirmed,
             state => state.lease().is_some() && self.acquires(),
         }
     }
@@ -72,7 +70,7 @@ impl Client {
     /// since when, if that is known.
     pub fn unextended(&self, now: Instant) -> Option<InVain> {
         match &self.state {
-            State::Renewing { extension, .. } | State::Rebinding { extension, .. } => {
+            State::Extending { extension, .. } => {
                 let asked = extension.asked_in_vain(now);
                 let confirmed = self.confirmed_in_vain(Unanswered::Keep, None);
                 match (asked, confirmed.filter(|_| extension.unconfirmed)) {
@@ -113,11 +111,8 @@ impl Client {
                     self.lose(now, lease, Loss::Expired { reason }, out);
                     return;
                 }
-                (
-                    State::Bound { .. },
-                    LeasePhase::Renewing { .. } | LeasePhase::Rebinding { .. },
-                ) => {
-                    self.state = State::Renewing {
+                (State::Bound { .. }, LeasePhase::Renewing | LeasePhase::Rebinding) => {
+                    self.state = State::Extending {
                         lease,
                         extension: Extension::due(now),
                     };
@@ -130,7 +125,7 @@ impl Client {
                         unanswered: Unanswered::Keep,
                         ..
                     },
-                    LeasePhase::Renewing { .. } | LeasePhase::Rebinding { .. },
+                    LeasePhase::Renewing | LeasePhase::Rebinding,
                 ) if lease
                     .t1()
                     .is_some_and(|t1| *at <= t1 && !cut(Rule::RenewUnconfirmed)) =>
@@ -138,14 +133,15 @@ impl Client {
                     self.extend_unconfirmed(now, lease, out)
                 }
                 // A message to all servers may leave over another link than a message to one server, and waits for its own turn.
-                (State::Renewing { extension, .. }, LeasePhase::Rebinding { .. }) => {
-                    let extension = extension.rebinding(now);
+                (State::Extending { extension, .. }, LeasePhase::Rebinding)
+                    if !extension.rebinds =>
+                {
+                    extension.rebind(now);
                     out.anew |= self.sockets != SocketState::Closed;
                     self.sockets = SocketState::Closed;
-                    self.state = State::Rebinding { lease, extension };
                 }
                 // It was asked early, without an answer: now T1 comes.
-                (State::Renewing { extension, .. }, LeasePhase::Held { .. })
+                (State::Extending { extension, .. }, LeasePhase::Held)
                     if extension.was_in_vain(now) && !cut(Rule::EarlyInVain) =>
                 {
                     let is_unconfirmed = extension.unconfirmed;
@@ -166,7 +162,7 @@ impl Client {
         extension.unconfirmed = true;
         out.anew |= self.sockets != SocketState::Closed;
         self.sockets = SocketState::Closed;
-        self.state = State::Renewing { lease, extension };
+        self.state = State::Extending { lease, extension };
     }
 
     /// Goes on after its sockets were closed. A try to extend the lease begins again, and answers to the last one still
@@ -304,8 +300,7 @@ impl Client {
             | State::InitReboot { .. }
             | State::Rebooting { .. }
             | State::Bound { .. }
-            | State::Renewing { .. }
-            | State::Rebinding { .. } => State::Init {
+            | State::Extending { .. } => State::Init {
                 at: next,
                 wanted: self.insists,
             },
@@ -336,9 +331,9 @@ impl Client {
                 let lease = lease.clone();
                 let mut extension = Extension::due(now);
                 extension.unconfirmed = self.is_unconfirmed();
-                self.state = State::Renewing { lease, extension };
+                self.state = State::Extending { lease, extension };
             }
-            State::Renewing { extension, .. } | State::Rebinding { extension, .. } => {
+            State::Extending { extension, .. } => {
                 match extension.attempt {
                     Attempt::Sent { until, .. } if now >= until => extension.put_off(now),
                     // There were no sockets for the last try.

@@ -24,6 +24,8 @@ pub struct InVain {
 /// The tries to extend one lease, from T1 on.
 #[derive(Clone, Debug)]
 pub(crate) struct Extension {
+    /// Whether T2 has passed, and all servers are asked.
+    pub(super) rebinds: bool,
     /// How far the next or the last try is.
     pub(super) attempt: Attempt,
     /// The xid of the phase, and when its first REQUEST was sent. The lease counts from there: an ACK may answer any of them.
@@ -66,6 +68,7 @@ impl Extension {
     /// Returns an extension whose first try begins at `at`.
     pub(super) fn due(at: Instant) -> Box<Self> {
         Box::new(Self {
+            rebinds: false,
             attempt: Attempt::Due(at),
             asked: None,
             began: None,
@@ -74,13 +77,9 @@ impl Extension {
         })
     }
 
-    /// Returns the extension in REBINDING, under another xid, because another server may answer.
-    pub(super) fn rebinding(&self, now: Instant) -> Box<Self> {
-        Box::new(Self {
-            attempt: Attempt::Due(now),
-            asked: None,
-            ..*self
-        })
+    /// Goes on in REBINDING, under another xid, because another server may answer.
+    pub(super) fn rebind(&mut self, at: Instant) {
+        (self.rebinds, self.attempt, self.asked) = (true, Attempt::Due(at), None);
     }
 
     /// Puts the next try off until `at`.

@@ -65,8 +65,12 @@ pub(super) fn out(state: &State) -> Option<Form> {
         State::Selecting { tx, .. } => (tx.sent > 0).then_some(Form::Discover),
         State::Requesting { tx, .. } => (tx.sent > 0).then_some(Form::Request),
         State::Rebooting { tx, .. } => (tx.sent > 0).then_some(Form::Confirm),
-        State::Renewing { extension, .. } => extension.is_out().then_some(Form::Renew),
-        State::Rebinding { extension, .. } => extension.is_out().then_some(Form::Rebind),
+        State::Extending { extension, .. } => {
+            extension.is_out().then_some(match extension.rebinds {
+                true => Form::Rebind,
+                false => Form::Renew,
+            })
+        }
         State::Init { .. } | State::InitReboot { .. } | State::Bound { .. } => None,
     }
 }

@@ -109,19 +109,20 @@ impl Client {
 
     /// Returns a client that goes on with a lease where it was. What is overdue waits a little: a restart resumes many clients.
     pub fn resume(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
-        let due = |limit, rng: &mut Rng| now + timing::overdue_delay(now, limit, rng);
+        let mut due = |limit| now + timing::overdue_delay(now, limit, &mut rng);
         let state = match timing::phase(&lease, now) {
-            LeasePhase::Held { .. } => State::Bound { lease },
-            LeasePhase::Renewing { until } => State::Renewing {
-                extension: Extension::due(due(Some(until), &mut rng)),
+            LeasePhase::Held => State::Bound { lease },
+            LeasePhase::Renewing => State::Extending {
+                extension: Extension::due(due(lease.t2())),
                 lease,
             },
-            LeasePhase::Rebinding { until } => State::Rebinding {
-                extension: Extension::due(due(Some(until), &mut rng)),
-                lease,
-            },
+            LeasePhase::Rebinding => {
+                let mut extension = Extension::due(now);
+                extension.rebind(due(lease.expires()));
+                State::Extending { lease, extension }
+            }
             LeasePhase::Over => State::Init {
-                at: due(None, &mut rng),
+                at: due(None),
                 wanted: Some(lease.ip()),
             },
         };
@@ -219,7 +220,7 @@ impl Client {
 
     /// Returns whether the client now sends broadcasts, rather than messages to one server.
     pub fn broadcasts(&self) -> bool {
-        !matches!(self.state, State::Renewing { .. }) || !self.addressed
+        self.state.name() != StateName::Renewing || !self.addressed
     }
 
     /// Returns whether the client's current or next exchange may lead to another address.
@@ -230,7 +231,7 @@ impl Client {
             | State::Requesting { .. }
             | State::InitReboot { .. }
             | State::Rebooting { .. } => true,
-            State::Bound { .. } | State::Renewing { .. } | State::Rebinding { .. } => false,
+            State::Bound { .. } | State::Extending { .. } => false,
         }
     }
 
@@ -306,8 +307,7 @@ impl Client {
             | State::InitReboot { .. }
             | State::Rebooting { .. }
             | State::Bound { .. }
-            | State::Renewing { .. }
-            | State::Rebinding { .. } => None,
+            | State::Extending { .. } => None,
         }
     }
 
@@ -346,59 +346,42 @@ impl Client {
         if self.sockets != SocketState::Open || !self.state.listens(now) {
             return;
         }
-        match &mut self.state {
-            State::Init { wanted, .. } => {
-                let wanted = *wanted;
-                self.discover(now, wanted, None, out);
-            }
+        match self.state {
+            State::Init { wanted, .. } => self.discover(now, wanted, None, out),
             State::Selecting {
                 second: Some((_, until)),
                 ..
-            } if now >= *until => self.choose(now, out),
+            } if now >= until => self.choose(now, out),
             State::Selecting {
                 tx,
                 wanted,
                 second: None,
             } if now >= tx.next => {
-                let tx = *tx;
-                let wanted = *wanted;
-                self.discover(
-                    now,
-                    wanted,
-                    Some(tx).filter(|tx| tx.sent > 0 || tx.soon > 0),
-                    out,
-                );
+                let before = Some(tx).filter(|tx| tx.sent > 0 || tx.soon > 0);
+                self.discover(now, wanted, before, out);
             }
             State::Requesting { tx, .. } if now >= tx.next && tx.sent >= timing::MAX_REQUESTS => {
                 self.on_unacknowledged(now, out);
             }
-            State::Requesting { tx, offer, .. } if now >= tx.next => {
-                let before = *tx;
+            State::Requesting { tx, ref offer, .. } if now >= tx.next => {
                 let offer = offer.clone();
-                let after = self.request(now, before, &offer, out);
+                let after = self.request(now, tx, &offer, out);
                 if let State::Requesting { tx, .. } = &mut self.state {
                     *tx = after;
                 }
             }
             State::InitReboot {
-                lease, unanswered, ..
-            } => {
-                let lease = lease.clone();
-                let unanswered = *unanswered;
-                self.reboot(now, lease, unanswered, None, out);
-            }
-            State::Rebooting {
-                tx,
-                lease,
+                ref lease,
                 unanswered,
                 ..
-            } if now >= tx.next => {
-                let tx = *tx;
-                let lease = lease.clone();
-                let unanswered = *unanswered;
-                self.reboot(now, lease, unanswered, Some(tx), out);
-            }
-            State::Renewing { .. } | State::Rebinding { .. } => self.extend(now, out),
+            } => self.reboot(now, lease.clone(), unanswered, None, out),
+            State::Rebooting {
+                tx,
+                ref lease,
+                unanswered,
+                ..
+            } if now >= tx.next => self.reboot(now, lease.clone(), unanswered, Some(tx), out),
+            State::Extending { .. } => self.extend(now, out),
             State::Selecting { .. }
             | State::Requesting { .. }
             | State::Rebooting { .. }
@@ -552,8 +535,7 @@ impl Client {
             State::Init { .. }
             | State::InitReboot { .. }
             | State::Bound { .. }
-            | State::Renewing { .. }
-            | State::Rebinding { .. } => false,
+            | State::Extending { .. } => false,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The eight states of RFC 2131 figure 5, each with what it needs.
+//! The eight states of RFC 2131 figure 5, each with what it needs. RENEWING and REBINDING need the same.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -49,13 +49,8 @@ pub(crate) enum State {
     },
     /// A lease is held.
     Bound { lease: Arc<Lease> },
-    /// T1 has passed.
-    Renewing {
-        lease: Arc<Lease>,
-        extension: Box<Extension>,
-    },
-    /// T2 has passed.
-    Rebinding {
+    /// T1 has passed (RENEWING), or T2 (REBINDING).
+    Extending {
         lease: Arc<Lease>,
         extension: Box<Extension>,
     },
@@ -152,8 +147,8 @@ impl State {
             Self::InitReboot { .. } => StateName::InitReboot,
             Self::Rebooting { .. } => StateName::Rebooting,
             Self::Bound { .. } => StateName::Bound,
-            Self::Renewing { .. } => StateName::Renewing,
-            Self::Rebinding { .. } => StateName::Rebinding,
+            Self::Extending { extension, .. } if extension.rebinds => StateName::Rebinding,
+            Self::Extending { .. } => StateName::Renewing,
         }
     }
 
@@ -167,9 +162,7 @@ impl State {
             | Self::Rebooting {
                 lease, unanswered, ..
             } => (*unanswered == Unanswered::Keep).then_some(lease),
-            Self::Bound { lease }
-            | Self::Renewing { lease, .. }
-            | Self::Rebinding { lease, .. } => Some(lease),
+            Self::Bound { lease } | Self::Extending { lease, .. } => Some(lease),
         }
     }
 
@@ -184,13 +177,11 @@ impl State {
             | Self::Requesting { tx, .. }
             | Self::Rebooting { tx, .. } => now < tx.until || now >= tx.next,
             Self::Bound { .. } => false,
-            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => {
-                match &extension.attempt {
-                    Attempt::Due(at) => now >= *at,
-                    Attempt::Resolving(_) => true,
-                    Attempt::Sent { until, next, .. } => now < *until || now >= *next,
-                }
-            }
+            Self::Extending { extension, .. } => match &extension.attempt {
+                Attempt::Due(at) => now >= *at,
+                Attempt::Resolving(_) => true,
+                Attempt::Sent { until, next, .. } => now < *until || now >= *next,
+            },
         }
     }
 
@@ -199,7 +190,7 @@ impl State {
         match self {
             Self::Requesting { tx, offer, .. } => Some((tx.xid, tx.began, offer)),
             Self::Rebooting { tx, lease, .. } => Some((tx.xid, tx.began, lease)),
-            Self::Renewing { lease, extension } | Self::Rebinding { lease, extension } => {
+            Self::Extending { lease, extension } => {
                 extension.asked.map(|(xid, start)| (xid, start, lease))
             }
             Self::Init { .. }
@@ -214,21 +205,12 @@ impl State {
         &mut self,
         now: Instant,
     ) -> Option<(&Arc<Lease>, &mut Extension, Option<Period>)> {
-        let (lease, extension, phase) = match self {
-            Self::Renewing { lease, extension } => {
-                let phase = timing::renewing(lease, now);
-                (lease, extension, phase)
-            }
-            Self::Rebinding { lease, extension } => {
-                let phase = lease.t2().zip(lease.expires());
-                (lease, extension, phase)
-            }
-            Self::Init { .. }
-            | Self::Selecting { .. }
-            | Self::Requesting { .. }
-            | Self::InitReboot { .. }
-            | Self::Rebooting { .. }
-            | Self::Bound { .. } => return None,
+        let Self::Extending { lease, extension } = self else {
+            return None;
+        };
+        let phase = match extension.rebinds {
+            true => lease.t2().zip(lease.expires()),
+            false => timing::renewing(lease, now),
         };
         Some((lease, extension, phase))
     }
@@ -236,7 +218,7 @@ impl State {
     /// Gives the next message another xid: a lease counted from the first message under this one has ended. The server's
     /// leases have become shorter, or it was away longer than they last.
     pub(crate) fn forget_xid(&mut self) {
-        if let Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } = self {
+        if let Self::Extending { extension, .. } = self {
             extension.asked = None;
         }
     }
@@ -246,12 +228,10 @@ impl State {
         match self {
             Self::Requesting { meanwhile, .. } => Some(&mut meanwhile.nak),
             Self::Rebooting { nak, .. } => Some(nak),
-            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => {
-                match &mut extension.attempt {
-                    Attempt::Sent { nak, .. } => Some(nak),
-                    Attempt::Due(_) | Attempt::Resolving(_) => None,
-                }
-            }
+            Self::Extending { extension, .. } => match &mut extension.attempt {
+                Attempt::Sent { nak, .. } => Some(nak),
+                Attempt::Due(_) | Attempt::Resolving(_) => None,
+            },
             Self::Init { .. }
             | Self::Selecting { .. }
             | Self::InitReboot { .. }
@@ -272,7 +252,7 @@ impl State {
                 };
                 now >= tx.next && tx.sent >= tries
             }
-            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => {
+            Self::Extending { extension, .. } => {
                 matches!(extension.attempt, Attempt::Sent { until, .. } if now >= until)
             }
             Self::Init { .. }
@@ -292,8 +272,7 @@ impl State {
             | Self::InitReboot { .. }
             | Self::Rebooting { .. }
             | Self::Bound { .. }
-            | Self::Renewing { .. }
-            | Self::Rebinding { .. } => return false,
+            | Self::Extending { .. } => return false,
         };
         *self = Self::Init { at, wanted };
         true
@@ -312,7 +291,7 @@ impl State {
                 (tx.next, tx.until) = (retry, now)
             }
             Self::Bound { .. } => {}
-            Self::Renewing { .. } | Self::Rebinding { .. } => match self.extending(now) {
+            Self::Extending { .. } => match self.extending(now) {
                 Some((_, extension, Some(phase))) => {
                     extension.put_off(extension.next_after(now, phase))
                 }
@@ -361,7 +340,7 @@ impl State {
                 self.lease().and_then(|lease| lease.expires()),
             ),
             Self::Bound { lease } => return lease.t1().map(|t1| (t1, Timer::Renew)),
-            Self::Renewing { extension, lease } | Self::Rebinding { extension, lease } => {
+            Self::Extending { extension, lease } => {
                 let own = match &extension.attempt {
                     Attempt::Due(at) => due(*at, Timer::Retransmit),
                     Attempt::Resolving(resolver) => {
@@ -369,12 +348,8 @@ impl State {
                     }
                     Attempt::Sent { until, next, .. } => window(*until, *next, Timer::Retransmit),
                 };
-                let renewing = matches!(self, Self::Renewing { .. });
-                let limit = if renewing {
-                    lease.t2().map(|t2| (t2, Timer::Rebind))
-                } else {
-                    None
-                };
+                let t2 = lease.t2().filter(|_| !extension.rebinds);
+                let limit = t2.map(|t2| (t2, Timer::Rebind));
                 return earlier(
                     own,
                     limit.or(lease.expires().map(|end| (end, Timer::Expire))),

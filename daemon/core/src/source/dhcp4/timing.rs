@@ -225,15 +225,15 @@ pub(crate) fn overdue_delay(now: Instant, limit: Option<Instant>, rng: &mut Rng)
     Duration::from_micros(rng.u64(least.as_micros() as u64..=most.as_micros() as u64))
 }
 
-/// Returns the phase that a lease is in at `now`, and until when.
+/// Returns the phase that a lease is in at `now`.
 pub(crate) fn phase(lease: &Lease, now: Instant) -> LeasePhase {
     let (Some(t1), Some(t2), Some(end)) = (lease.t1(), lease.t2(), lease.expires()) else {
-        return LeasePhase::Held { until: None };
+        return LeasePhase::Held;
     };
     match now {
-        n if n < t1 => LeasePhase::Held { until: Some(t1) },
-        n if n < t2 => LeasePhase::Renewing { until: t2 },
-        n if n < end => LeasePhase::Rebinding { until: end },
+        n if n < t1 => LeasePhase::Held,
+        n if n < t2 => LeasePhase::Renewing,
+        n if n < end => LeasePhase::Rebinding,
         _ => LeasePhase::Over,
     }
 }
@@ -246,12 +246,12 @@ pub(crate) fn renewing(lease: &Lease, now: Instant) -> Option<(Instant, Instant)
 /// The phase of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeasePhase {
-    /// Before T1; `None`: for ever.
-    Held { until: Option<Instant> },
+    /// Before T1.
+    Held,
     /// From T1 to T2.
-    Renewing { until: Instant },
+    Renewing,
     /// From T2 to the end.
-    Rebinding { until: Instant },
+    Rebinding,
     /// Past the end.
     Over,
 }
