@@ -52,7 +52,7 @@ pub(crate) enum EffectKind {
 }
 
 impl EffectKind {
-    /// All kinds.
+    /// All kinds, first those that every daemon has, whatever its doors.
     pub(crate) const ALL: [Self; 10] = [
         Self::Persist,
         Self::Open,
@@ -64,18 +64,6 @@ impl EffectKind {
         Self::Publish,
         Self::Make,
         Self::Unmake,
-    ];
-
-    /// Those that every daemon has, whatever its doors.
-    const COMMON: [Self; 8] = [
-        Self::Persist,
-        Self::Open,
-        Self::Inspect,
-        Self::Apply,
-        Self::Send,
-        Self::Close,
-        Self::Reply,
-        Self::Publish,
     ];
 
     /// Those of an endpoint's link, and those just before and after them.
@@ -460,7 +448,7 @@ impl Plan {
             let most = (self.actors as u32 * 6).max(4);
             self.crashes = (0..1 + rng.usize(..3))
                 .map(|_| CrashPoint {
-                    kind: pick(rng, &EffectKind::COMMON),
+                    kind: pick(rng, &EffectKind::ALL[..8]),
                     nth: 1 + rng.u32(..most),
                     after: rng.bool(),
                 })

@@ -31,6 +31,21 @@ impl Stats {
         *self.counts.entry(what).or_default() += 1;
     }
 
+    /// Counts one thing or another.
+    pub(crate) fn count_which(
+        &mut self,
+        is_first: bool,
+        first: &'static str,
+        second: &'static str,
+    ) {
+        self.count(if is_first { first } else { second });
+    }
+
+    /// Counts something if it is so.
+    pub(crate) fn count_if(&mut self, is_so: bool, what: &'static str) {
+        self.count_many(what, usize::from(is_so));
+    }
+
     /// Counts several of something.
     pub(crate) fn count_many(&mut self, what: &'static str, count: usize) {
         *self.counts.entry(what).or_default() += count as u64;

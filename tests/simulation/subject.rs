@@ -35,8 +35,6 @@ pub(crate) enum Mutation {
     HangUpForgotten,
     /// A DEL that comes while its ADD is under way is answered, but does not cancel it.
     DelForgotten,
-    /// A RELEASE of an old holder goes out although a new one has taken its lease over.
-    ReleaseUnderHolder,
     /// Sockets stay open.
     CloseForgotten,
     /// A failed write counts as done.
@@ -113,8 +111,6 @@ pub(crate) struct Subject {
     cut: BTreeMap<OpId, usize>,
     /// Frames that the mutation sends once more.
     echoes: u32,
-    /// RELEASEs that are held back, with the effects that follow them.
-    held: BTreeMap<ExchangeId, (Ipv4Addr, Vec<Effect>)>,
     /// Who answered ARP last, by exchange.
     claimants: BTreeMap<ExchangeId, [u8; 6]>,
     /// The LANs that a mutation hides, by the names that it uses instead.
@@ -140,7 +136,6 @@ impl Subject {
             last_op: OWN_OPS,
             cut: BTreeMap::new(),
             echoes: 0,
-            held: BTreeMap::new(),
             claimants: BTreeMap::new(),
             lans: BTreeMap::new(),
             controls: VecDeque::new(),
@@ -283,36 +278,15 @@ impl Subject {
         let Some(mutation) = self.mutation else {
             return Some(effect);
         };
-        if let Effect::Reply { id, answer } = &effect {
+        if let Effect::Reply { id, .. } = &effect {
             self.adds.remove(id);
             if self.dropped.remove(id) {
                 return None;
-            }
-            if let (Mutation::ReleaseUnderHolder, Answer::Leased { tenures }) = (mutation, answer)
-                && let Some(address) = tenures.iter().find_map(Tenure::v4)
-            {
-                self.let_releases_go(address.addr());
             }
         }
         match (mutation, &mut effect) {
             (Mutation::ReplyBeforePersist, Effect::Persist { changes, .. }) => {
                 changes.iter().for_each(|change| self.answer_early(change));
-            }
-            (
-                Mutation::ReleaseUnderHolder,
-                Effect::Send {
-                    exchange, frame, ..
-                },
-            ) if kind_of(frame) == Some(Kind::Release) => {
-                let message = message_of(frame).expect("a kind comes from a message");
-                self.held.insert(*exchange, (message.ciaddr, vec![effect]));
-                return None;
-            }
-            (Mutation::ReleaseUnderHolder, Effect::Close { exchange, .. }) => {
-                if let Some((_, effects)) = self.held.get_mut(exchange) {
-                    effects.push(effect);
-                    return None;
-                }
             }
             (
                 Mutation::ClaimantsForgiven,
@@ -483,14 +457,6 @@ impl Subject {
         self.adds.remove(&id);
         self.dropped.insert(id);
         self.own.push_back(Effect::Reply { id, answer });
-    }
-
-    /// Sends the RELEASEs of an address that were held back, because somebody was just told that it has the address.
-    fn let_releases_go(&mut self, address: Ipv4Addr) {
-        let ready = self
-            .held
-            .extract_if(.., |_, (released, _)| *released == address);
-        self.own.extend(ready.flat_map(|(_, (_, effects))| effects));
     }
 }
 

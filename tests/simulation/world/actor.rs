@@ -302,13 +302,6 @@ pub(crate) enum Role {
     Inquiry,
 }
 
-/// A DEL that was left while the daemon was away.
-#[derive(Debug)]
-pub(crate) struct Spooled {
-    /// The attachment.
-    pub(crate) attachment: Attachment,
-}
-
 impl Actor {
     /// Returns an actor at rest.
     pub(super) fn new(plan: &Plan, index: usize, door: &'static dyn Door) -> Self {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::effect::{Answer, Call, Failure, NetworkAnswer, PoolCall, RequestId};
 use leasehold_core::identity::Attachment;
 
-use super::actor::{Act, Actor, Asked, Phase, Role, Spooled};
+use super::actor::{Act, Actor, Asked, Phase, Role};
 use super::seen::Seen;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::subject::add_of;
@@ -33,10 +33,7 @@ impl World {
         if let Some((_, errand)) = asked.errand {
             errand.hung_up(self, &asked, open);
         }
-        let Some((index, generation)) = asked
-            .by
-            .filter(|(index, g)| self.actors[*index].generation == *g)
-        else {
+        let Some(index) = self.asker(&asked) else {
             return;
         };
         if self.actors[index].phase != Phase::Ending {
@@ -52,15 +49,20 @@ impl World {
             let is_new = !self.actors[index].is_told_once();
             if is_new && stored && plan.missed == 0 && plan.link_faults == 0 {
                 let attachment = self.actors[index].attachment.clone();
-                self.at(
-                    self.now + 20 * SECOND,
-                    Event::Act(index, generation, Act::Dropped(attachment)),
-                );
+                let generation = self.actors[index].generation;
+                let dropped = Event::Act(index, generation, Act::Dropped(attachment));
+                self.at(self.now + 20 * SECOND, dropped);
             }
             self.act_after(index, 25 * SECOND, 40 * SECOND, Act::CleanUp);
         } else {
             self.act_after(index, 0, SECOND, Act::Del);
         }
+    }
+
+    /// Returns the actor that asked, unless it has begun another container since.
+    pub(super) fn asker(&self, asked: &Asked) -> Option<usize> {
+        let (index, generation) = asked.by?;
+        (self.actors[index].generation == generation).then_some(index)
     }
 
     /// Delivers an answer to its caller.
@@ -86,14 +88,9 @@ impl World {
         }
         // A lease for which no IPAM driver was asked comes with its endpoint.
         let is_without_lease = asked.lease.is_none() && is_without_lease(&asked.role, &answer);
-        self.stats.count_many(
-            "endpoints whose lease was gone",
-            usize::from(is_without_lease),
-        );
-        let Some((index, _)) = asked
-            .by
-            .filter(|(index, g)| self.actors[*index].generation == *g)
-        else {
+        self.stats
+            .count_if(is_without_lease, "endpoints whose lease was gone");
+        let Some(index) = self.asker(&asked) else {
             return;
         };
         match asked.role {
@@ -183,11 +180,8 @@ impl World {
     fn deleted(&mut self, index: usize, answer: Answer) {
         match answer {
             Answer::Deleted | Answer::Released => {
-                self.stats.count(if answer == Answer::Deleted {
-                    "DEL done"
-                } else {
-                    "addresses released"
-                });
+                self.stats
+                    .count_which(answer == Answer::Deleted, "DEL done", "addresses released");
                 if answer == Answer::Released {
                     self.judge_released(index);
                 }
@@ -227,17 +221,12 @@ impl World {
         {
             self.stats.count("DEL spooled");
             self.show(&Seen::Gone(attachment));
-            self.spool.push(Spooled {
-                attachment: attachment.clone(),
-            });
+            self.spool.push(attachment.clone());
         }
         if let Some((lan, errand)) = asked.errand {
             return errand.answered(self, lan, &asked, None);
         }
-        let Some((index, _)) = asked
-            .by
-            .filter(|(index, g)| self.actors[*index].generation == *g)
-        else {
+        let Some(index) = self.asker(&asked) else {
             return;
         };
         match (&asked.role, self.actors[index].phase) {

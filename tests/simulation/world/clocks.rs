@@ -64,11 +64,11 @@ impl World {
         self.after(0, SECOND, Event::Ticks(self.run));
         let offset = self.clocks.wall_offset / SECOND as i64;
         self.note(|| format!("WALL CLOCK is {offset} s off"));
-        self.stats.count(if offset < 0 {
-            "wall clocks set back"
-        } else {
-            "wall clocks set forward"
-        });
+        self.stats.count_which(
+            offset < 0,
+            "wall clocks set back",
+            "wall clocks set forward",
+        );
     }
 
     /// The daemon reads its clocks.

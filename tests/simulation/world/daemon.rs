@@ -39,9 +39,8 @@ impl World {
         self.clocks.started = self.now;
         self.stats.starts += 1;
         let seed = self.seed.wrapping_mul(1_000_003) + u64::from(self.run);
-        self.daemon = Some(Daemon {
-            subject: Subject::new(seed, self.plan.permits, self.mutation),
-        });
+        let subject = Subject::new(seed, self.plan.permits, self.mutation);
+        self.daemon = Some(Daemon { subject });
         // What the start does not name belongs to an earlier daemon.
         self.published.clear();
         let (records, adoptees) = (self.store.records(), self.adoptees());
@@ -139,47 +138,23 @@ impl World {
             },
             Call::Del { attachment, .. } => attachment,
             Call::Collect { network, keep } => {
-                let stale = |record: &&Record| is_collected(&record.attachment, network, keep);
-                let stale: Vec<_> = self
-                    .store
-                    .durable
-                    .values()
-                    .filter(stale)
-                    .map(|record| record.link.mac())
-                    .collect();
-                return self.causes(stale);
+                return self.causes_of(|record| is_collected(&record.attachment, network, keep));
             }
             Call::Order(order) => {
                 let which = &order.which;
-                let is_meant = |record: &&Record| match (&which.name, &which.network) {
+                return self.causes_of(|record| match (&which.name, &which.network) {
                     (Some(name), _) => record.attachment.to_string() == *name,
                     (None, network) => network
                         .as_ref()
                         .is_none_or(|network| is_in(&record.attachment, network)),
-                };
-                let meant: Vec<_> = self
-                    .store
-                    .durable
-                    .values()
-                    .filter(is_meant)
-                    .map(|record| record.link.mac())
-                    .collect();
-                return self.causes(meant);
+                });
             }
             Call::Check { .. } | Call::Status { .. } | Call::Ready | Call::List | Call::Show(_) => {
                 return;
             }
             Call::Pool(PoolCall::ReleaseAddress { address, .. }) => {
-                let told =
-                    |record: &&Record| record.told.is_some_and(|told| told.addr() == *address);
-                let told: Vec<_> = self
-                    .store
-                    .durable
-                    .values()
-                    .filter(told)
-                    .map(|record| record.link.mac())
-                    .collect();
-                return self.causes(told);
+                return self
+                    .causes_of(|record| record.told.map(|told| told.addr()) == Some(*address));
             }
             Call::Pool(
                 PoolCall::Request(_) | PoolCall::Release { .. } | PoolCall::Reserve { .. },
@@ -441,11 +416,8 @@ impl World {
     /// Tells the core what the kernel reported, or that a report was lost.
     pub(super) fn hears_kernel(&mut self, event: KernelMessage) {
         let lost = happens(&mut self.rng, self.plan.missed);
-        self.stats.count(if lost {
-            "kernel messages missed"
-        } else {
-            "kernel messages"
-        });
+        self.stats
+            .count_which(lost, "kernel messages missed", "kernel messages");
         let event = match lost {
             true => {
                 self.kernel.forget_watched();
@@ -484,15 +456,7 @@ impl World {
     /// Handles a change of a namespace or a link, which is a cause to send.
     pub(super) fn link_changed(&mut self, cookie: Cookie, ifindex: Option<u32>) {
         let about = |at: (Cookie, u32)| at.0 == cookie && ifindex.is_none_or(|index| index == at.1);
-        let is_there = |record: &&Record| record.link.in_netns().is_some_and(about);
-        let macs: Vec<_> = self
-            .store
-            .durable
-            .values()
-            .filter(is_there)
-            .map(|record| record.link.mac())
-            .collect();
-        self.causes(macs);
+        self.causes_of(|record| record.link.in_netns().is_some_and(about));
     }
 
     /// Hands a request to the core.
@@ -520,10 +484,9 @@ impl World {
     /// Hands a hang-up to the core.
     pub(super) fn hung_up(&mut self, id: RequestId) {
         self.note(|| format!("> {id:?} hung up"));
-        let netns = self.calls.namespace_of(id);
-        netns
-            .into_iter()
-            .for_each(|netns| self.effects.add_ends(&netns));
+        if let Some(netns) = self.calls.namespace_of(id) {
+            self.effects.add_ends(&netns);
+        }
         let open = self.calls.hung_up(id);
         self.feed(Input::HungUp(id));
         self.caller_gone(id, open);
@@ -620,26 +583,7 @@ fn brief_call(call: &Call) -> String {
             )
         }
         Call::Del { attachment, .. } => format!("DEL {attachment}"),
-        Call::Check {
-            attachment,
-            expected,
-        } => format!("CHECK {attachment} {expected:?}"),
-        Call::Collect { network, keep } => format!("GC of {network}, keeping {keep:?}"),
-        Call::Status { .. } => "STATUS".to_owned(),
-        Call::Ready => "READY".to_owned(),
-        Call::List => "LIST".to_owned(),
-        Call::Show(which) => format!("show {which:?}"),
-        Call::Order(order) => format!("{:?} of {:?}", order.verb, order.which),
-        Call::Pool(PoolCall::Request(request)) => {
-            format!("RequestPool {:?} {}", request.subnet, request.definition)
-        }
-        Call::Pool(PoolCall::Release { id }) => format!("ReleasePool {id}"),
-        Call::Pool(PoolCall::Reserve { pool, address }) => format!("reserve {address:?} in {pool}"),
-        Call::Pool(PoolCall::ReleaseAddress { pool, address }) => {
-            format!("ReleaseAddress {address} of {pool}")
-        }
-        Call::Network(call) => format!("{call:?}"),
-        Call::Ranges => "list ranges".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 

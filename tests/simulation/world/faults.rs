@@ -87,11 +87,11 @@ impl World {
                 &(0..servers).map(|one| one..one + 1).collect::<Vec<_>>(),
             ),
         };
-        self.stats.count(if cut.len() == servers {
-            "partitions of all servers"
-        } else {
-            "partitions of one of two"
-        });
+        self.stats.count_which(
+            cut.len() == servers,
+            "partitions of all servers",
+            "partitions of one of two",
+        );
         let (mute, until) = (self.rng.u32(..3) == 0, self.now + self.outage());
         self.note(|| format!("PARTITION of {lan}.{cut:?}, only answers: {mute}"));
         let segment = &mut self.segments[lan];

@@ -42,7 +42,7 @@ use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::Knows;
 
-use self::actor::{Act, Actor, Asked, Errand, Spooled};
+use self::actor::{Act, Actor, Asked, Errand};
 use self::clocks::Clocks;
 use self::daemon::Daemon;
 use self::doors::{ERRANDS, Network, Wired};
@@ -179,7 +179,8 @@ pub(crate) struct World {
     socks: BTreeMap<ExchangeId, Sock>,
     requests: BTreeMap<RequestId, Asked>,
     next_request: u64,
-    spool: Vec<Spooled>,
+    /// The DELs that were left while the daemon was away.
+    spool: Vec<Attachment>,
     /// Docker's networks, by LAN.
     networks: Vec<Network>,
     actors: Vec<Actor>,
@@ -323,11 +324,11 @@ impl World {
     fn begin(&mut self) {
         if self.plan.servers > 1 {
             let one_pool = self.plan.overlap;
-            self.stats.count(if one_pool {
-                "two servers with one pool"
-            } else {
-                "two servers with two pools"
-            });
+            self.stats.count_which(
+                one_pool,
+                "two servers with one pool",
+                "two servers with two pools",
+            );
         }
         match self.plan.knows {
             Knows::ClientId => {}

@@ -69,10 +69,7 @@ impl World {
         if !door.is_ready(self, self.actors[index].lan) {
             return self.act_after(index, 100 * MILLI, 5 * SECOND, Act::Begin);
         }
-        let spooled = self
-            .spool
-            .iter()
-            .any(|spooled| spooled.attachment == self.actors[index].attachment);
+        let spooled = self.spool.contains(&self.actors[index].attachment);
         self.comes_back(index);
         let same = self.rng.u32(..4) == 0 && self.actors[index].container > 0 && !spooled;
         let same_mac = self.rng.u32(..6) == 0 || self.plan.lingers;
@@ -265,13 +262,8 @@ impl World {
 
     /// Returns the spool as requests, which stay in it until they are answered.
     pub(super) fn take_spool(&mut self) -> Vec<(RequestId, Call)> {
-        let attachments = self
-            .spool
-            .iter()
-            .map(|spooled| spooled.attachment.clone())
-            .collect::<Vec<_>>();
         let mut calls = Vec::new();
-        for attachment in attachments {
+        for attachment in self.spool.clone() {
             let id = RequestId(self.next_request);
             self.next_request += 1;
             // A kept DEL says nothing else.

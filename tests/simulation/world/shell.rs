@@ -232,19 +232,13 @@ impl World {
                 );
             }
             Effect::ListInside { op, link } => {
-                let (delay, result) = match self.fate() {
-                    Fate::Done => (0, self.kernel.macs_inside(&link)),
-                    Fate::Refused => (0, Err(refused("list links"))),
-                    Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
-                };
+                let (delay, result) =
+                    self.fated("list links", |world| world.kernel.macs_inside(&link));
                 self.report(op, Outcome::Inside(result), None, delay);
             }
             Effect::Seek { op, sought, number } => {
-                let (delay, result) = match self.fate() {
-                    Fate::Done => (0, self.seek(sought, number)),
-                    Fate::Refused => (0, Err(refused("look for interfaces"))),
-                    Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
-                };
+                let look = |world: &mut Self| world.seek(sought, number);
+                let (delay, result) = self.fated("look for interfaces", look);
                 self.report(op, Outcome::Sought(result), None, delay);
             }
             Effect::Make { op, link } => {
@@ -301,9 +295,18 @@ impl World {
 
     /// Looks at a link. Returns how much later that is reported, and what is there.
     fn inspect(&mut self, target: &Target) -> (Micros, Result<LinkView, LinkCause>) {
+        self.fated("look at the link", |world| world.kernel.inspect(target))
+    }
+
+    /// Does something with links, unless that is refused or takes too long. Returns how much later that is reported.
+    fn fated<T>(
+        &mut self,
+        doing: &'static str,
+        does: impl FnOnce(&mut Self) -> Result<T, LinkCause>,
+    ) -> (Micros, Result<T, LinkCause>) {
         match self.fate() {
-            Fate::Done => (0, self.kernel.inspect(target)),
-            Fate::Refused => (0, Err(refused("look at the link"))),
+            Fate::Done => (0, does(self)),
+            Fate::Refused => (0, Err(refused(doing))),
             Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
         }
     }
@@ -489,8 +492,7 @@ impl World {
         self.digest.answer(self.now, id, &answer);
         if let (Role::Spool(attachment), Answer::Deleted) = (&asked.role, &answer) {
             let attachment = attachment.clone();
-            self.spool
-                .retain(|spooled| spooled.attachment != attachment);
+            self.spool.retain(|spooled| *spooled != attachment);
         }
         self.after(10, MILLI, Event::Answer(id, Box::new(answer)));
     }
@@ -587,11 +589,8 @@ impl World {
             return;
         };
         (self.disk_full, self.disk_turned) = (full, self.now);
-        self.stats.count(if full {
-            "full stores"
-        } else {
-            "stores with room again"
-        });
+        self.stats
+            .count_which(full, "full stores", "stores with room again");
         self.note(|| format!("DISK full: {full}"));
         let next = if full { every / 4 } else { every };
         self.sometime(next, Event::Disk(!full));

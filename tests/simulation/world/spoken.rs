@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::effect::{Call, PoolCall};
 use leasehold_core::identity::Attachment;
-use leasehold_core::record::{Record, RecordState};
+use leasehold_core::record::RecordState;
 use netns_fixtures::model::{ClientKey, Kind, Message, Packet, Purpose, code, decode};
 
 use super::actor::Actor;
@@ -220,16 +220,8 @@ impl World {
                 .offered
                 .insert((lan, message.yiaddr, key.clone()), self.now);
             // Its holder may say so, after a restart too.
-            let at = (&self.segments[lan].lan, message.yiaddr);
-            let has_it = |record: &&Record| (&record.identity.lan, record.lease.ip()) == at;
-            let macs: Vec<_> = self
-                .store
-                .durable
-                .values()
-                .filter(has_it)
-                .map(|record| record.link.mac())
-                .collect();
-            self.causes(macs);
+            let (name, address) = (self.segments[lan].lan.clone(), message.yiaddr);
+            self.causes_of(|record| record.identity.lan == name && record.lease.ip() == address);
         }
         // A NAK through a relay may not be the last word.
         if is_nak && message.giaddr.is_unspecified() {

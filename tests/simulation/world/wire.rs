@@ -66,7 +66,7 @@ impl Segment {
             offer_delay: plan.offer_delay,
             // On a wire that also loses frames, nobody could say which answer a client has heard.
             extend_delay: if plan.loss > 0 {
-                std::time::Duration::ZERO
+                Duration::ZERO
             } else {
                 plan.extend_delay
             },
@@ -79,81 +79,57 @@ impl Segment {
             ..Config::new(subnet)
         };
         let mac = |index: u8| [2, 0xbb, lan as u8, 0, 0, index];
-        let first = match plan.off_link {
-            true => Config {
-                id: Ipv4Addr::new(172, 16, 0, 1 + lan as u8),
-                ..config(0)
-            },
-            false => config(0),
+        let id = match plan.off_link {
+            true => Ipv4Addr::new(172, 16, 0, 1 + lan as u8),
+            false => at(1),
         };
-        let mut stations = vec![Station::with_server(mac(1), at(1), Server::unjudged(first))];
+        let mut stations = Vec::new();
+        let mut add = |number, address, config| {
+            let server = Server::unjudged(config);
+            stations.push(Station::with_server(mac(number), address, server));
+        };
+        add(1, at(1), Config { id, ..config(0) });
         if plan.servers > 1 {
-            let second = Config {
-                id: at(2),
-                ..config(1)
-            };
-            stations.push(Station::with_server(
-                mac(2),
-                at(2),
-                Server::unjudged(second),
-            ));
+            let id = at(2);
+            add(2, id, Config { id, ..config(1) });
         }
+        let none = Duration::ZERO;
         if plan.deaf {
-            let (id, pool, none) = (at(3), (at(1016), at(1020)), Duration::ZERO);
-            let first = Config {
+            let (id, pool) = (at(3), (at(1016), at(1020)));
+            let config = Config {
                 id,
                 pool,
                 deaf: true,
                 authoritative: false,
                 offer_delay: none,
-                ..config(0)
-            };
-            let config = Config {
                 offer_hold: none,
                 relay: None,
-                ..first
+                ..config(0)
             };
-            stations.push(Station::with_server(mac(4), id, Server::unjudged(config)));
+            add(4, id, config);
         }
+        let foreign = |id| Config {
+            id,
+            ..Config::new(Ipv4Net::new(id, 24).expect("24 is a prefix length"))
+        };
         match plan.rogue {
             None => {}
-            Some(Rogue::Denied) => {
-                let foreign = Ipv4Net::new(ROGUE, 24).expect("24 is a prefix length");
-                let config = Config {
-                    id: ROGUE,
-                    lease: 3600,
-                    ..Config::new(foreign)
-                };
-                stations.push(Station::with_server(
-                    mac(3),
-                    ROGUE,
-                    Server::unjudged(config),
-                ));
-            }
+            Some(Rogue::Denied) => add(3, ROGUE, foreign(ROGUE)),
             Some(Rogue::Refuses) => {
-                let foreign = Ipv4Net::new(STRAY, 24).expect("24 is a prefix length");
-                let nothing = (Ipv4Addr::from_bits(STRAY.to_bits() + 1), STRAY);
-                let config = Config {
-                    id: STRAY,
-                    pool: nothing,
-                    ..Config::new(foreign)
-                };
-                stations.push(Station::with_server(
-                    mac(3),
-                    STRAY,
-                    Server::unjudged(config),
-                ));
+                let pool = (Ipv4Addr::from_bits(STRAY.to_bits() + 1), STRAY);
+                let nothing = foreign(STRAY);
+                add(3, STRAY, Config { pool, ..nothing });
             }
             Some(Rogue::Nonsense) => {
                 let (id, pool) = (at(9), (at(990), at(1015)));
                 let config = Config {
                     id,
                     pool,
-                    offer_delay: Duration::ZERO,
+                    offer_delay: none,
                     authoritative: false,
                     ..config(0)
                 };
-                stations.push(Station::with_server(mac(3), id, Server::unjudged(config)));
+                add(3, id, config);
             }
         }
         let [away, mute] = [(); 2].map(|()| vec![0; stations.len()]);
@@ -210,21 +186,16 @@ impl World {
         if !(wire.up && wire.carrier && self.now >= wire.blocked) {
             return;
         }
-        let (lan, in_reach) = (
-            sock.lan,
-            !(self.plan.beside && (over_host || is_direct(&sock.link))),
-        );
+        let lan = sock.lan;
+        let in_reach = !(self.plan.beside && (over_host || is_direct(&sock.link)));
         self.show(&Seen::Left {
             lan,
             exchange,
             frame: &frame,
         });
         self.digest.frame(self.now, lan, &frame);
-        self.stats.count(if is_dhcp(&frame) {
-            "messages sent"
-        } else {
-            "ARP sent"
-        });
+        self.stats
+            .count_which(is_dhcp(&frame), "messages sent", "ARP sent");
         if in_reach {
             self.reach_stations(lan, frame.clone());
         }
@@ -378,7 +349,7 @@ impl World {
         }
         let mute = self.now < self.segments[lan].mute[station];
         self.stats
-            .count_many("NAKs beside an answer", usize::from(out.len() > 1 && !mute));
+            .count_if(out.len() > 1 && !mute, "NAKs beside an answer");
         for out in out.into_iter().filter(|_| !mute) {
             if let Ok(Frame {
                 packet: Packet::Udp { payload, .. },

@@ -94,12 +94,8 @@ impl World {
 
     /// Handles the answer to a GC.
     pub(in crate::world) fn collected(&mut self, asked: &Asked, answer: Answer) {
-        let ended = asked
-            .by
-            .filter(|(index, generation)| self.actors[*index].generation == *generation);
-        let ended = ended
-            .map(|(index, _)| index)
-            .filter(|index| self.actors[*index].phase == Phase::Ending);
+        let ended = self.asker(asked);
+        let ended = ended.filter(|index| self.actors[*index].phase == Phase::Ending);
         match (answer, ended) {
             (Answer::Collected, ended) => {
                 self.stats.count("GC done");

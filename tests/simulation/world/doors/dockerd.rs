@@ -59,7 +59,7 @@ impl World {
     pub(in crate::world) fn starts(&mut self, index: usize) {
         let is_slow = !self.winding_down && self.rng.u32(..12) == 0;
         self.stats
-            .count_many("containers that started slowly", usize::from(is_slow));
+            .count_if(is_slow, "containers that started slowly");
         let most = if is_slow { 540 * SECOND } else { 200 * MILLI };
         // Until then the lease is extended from the host's link, which a server in a macvlan does not hear.
         self.actors[index].excused |= is_slow && self.plan.beside;

@@ -96,10 +96,8 @@ impl World {
         self.stats
             .count_many("links of another store at the end", there.len());
         if strangers != there {
-            self.fail(
-                Rule::Wired,
-                format!("another store has left {there:?}, listed {strangers:?}"),
-            );
+            let detail = format!("another store has left {there:?}, listed {strangers:?}");
+            self.fail(Rule::Wired, detail);
         }
     }
 
@@ -116,10 +114,8 @@ impl World {
                 .values()
                 .any(|endpoint| endpoint.network == id)
             {
-                return self.fail(
-                    Rule::Wired,
-                    format!("dockerd never had network {}, which is used", id.as_str()),
-                );
+                let detail = format!("dockerd never had network {}, which is used", id.as_str());
+                return self.fail(Rule::Wired, detail);
             }
             self.stats.count("networks that only the daemon knew");
             self.inquire(Call::Network(NetworkCall::Delete(id)));
@@ -148,10 +144,8 @@ impl World {
     }
 
     fn try_network(&mut self, lan: usize) {
-        let (id, mac) = (
-            self.wired.new_endpoint(),
-            Mac([2, 0xab, 0, 0, 0, lan as u8]),
-        );
+        let id = self.wired.new_endpoint();
+        let mac = Mac([2, 0xab, 0, 0, 0, lan as u8]);
         let address =
             EndpointAddress::Ipam("192.0.2.7/24".parse().expect("an address with a prefix"));
         let request = EndpointRequest {

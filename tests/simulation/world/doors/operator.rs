@@ -72,10 +72,8 @@ impl Errand for Operator {
                 }
                 (_, Upshot::Nothing(_)) => "orders about no lease",
                 (verb, upshot) => {
-                    return world.fail(
-                        Rule::WrongAnswer,
-                        format!("to {verb:?} of {}: {upshot:?}", of.attachment),
-                    );
+                    let detail = format!("to {verb:?} of {}: {upshot:?}", of.attachment);
+                    return world.fail(Rule::WrongAnswer, detail);
                 }
             };
             world.stats.count(word);
@@ -87,10 +85,8 @@ impl World {
     /// Ends a container by having an operator give its lease back. Its DEL comes at any time after that.
     pub(in crate::world) fn end_by_release(&mut self, index: usize) {
         self.actors[index].phase = Phase::Ending;
-        let (lan, name) = (
-            self.actors[index].lan,
-            self.actors[index].attachment.to_string(),
-        );
+        let lan = self.actors[index].lan;
+        let name = self.actors[index].attachment.to_string();
         let which = Which {
             name: Some(name),
             ..Which::default()

@@ -253,10 +253,8 @@ impl World {
     /// Judges the answer to Docker that a container's lease is being released: this is durable, unless the lease has ended. If
     /// two containers were told one address, nobody knows whose was meant.
     pub(in crate::world) fn judge_released(&mut self, index: usize) {
-        let (now, address) = (
-            self.clock().boot,
-            self.actors[index].told.as_ref().map(Lease::ip),
-        );
+        let now = self.clock().boot;
+        let address = self.actors[index].told.as_ref().map(Lease::ip);
         self.networks[self.actors[index].lan]
             .reserved
             .retain(|reserved| Some(*reserved) != address);
@@ -353,24 +351,18 @@ impl World {
                 self.stats.count("pools");
                 let is_known = *id == pool_of(lan) || request.subnet.is_none() && self.may_lie();
                 if !is_known || gateway.is_some_and(|router| !id.subnet.contains(&router)) {
-                    self.fail(
-                        Rule::WrongAnswer,
-                        format!("{id} with {gateway:?} to {request:?}"),
-                    );
+                    let detail = format!("{id} with {gateway:?} to {request:?}");
+                    self.fail(Rule::WrongAnswer, detail);
                 }
                 // Known pools are answered as before, whatever servers offer by now.
                 if *id == pool_of(lan) && !self.store_fails {
                     let told = self.networks[lan].told.replace(*gateway);
-                    self.stats.count_many(
-                        "pools that were asked for again",
-                        usize::from(told.is_some()),
-                    );
+                    self.stats
+                        .count_if(told.is_some(), "pools that were asked for again");
                     // A router that was unknown may be known by now.
                     if told.flatten().is_some_and(|told| *gateway != Some(told)) {
-                        self.fail(
-                            Rule::WrongAnswer,
-                            format!("{id} with {gateway:?}, and with {told:?} before"),
-                        );
+                        let detail = format!("{id} with {gateway:?}, and with {told:?} before");
+                        self.fail(Rule::WrongAnswer, detail);
                     }
                 }
             }

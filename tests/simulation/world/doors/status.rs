@@ -55,11 +55,9 @@ impl Errand for Status {
             },
             _ => false,
         };
-        world.stats.count(if answer == Answer::Ready {
-            "STATUS ready"
-        } else {
-            "STATUS not ready"
-        });
+        world
+            .stats
+            .count_which(answer == Answer::Ready, "STATUS ready", "STATUS not ready");
         if !good {
             let detail = format!(
                 "to STATUS of {parent:?}, steady {steady}, full {}: {answer:?}",

@@ -77,10 +77,8 @@ impl Accepted {
                 .get(&(who.clone(), address))
                 .filter(|_| world.plan.detection != Detection::Off);
             if let Some(by) = heard.filter(|by| !self.proxies.contains(&(who.0, **by))) {
-                says.broken(
-                    Rule::Accepted,
-                    format!("{:?} got {address}, which {by} was heard to use", who.2),
-                );
+                let detail = format!("{:?} got {address}, which {by} was heard to use", who.2);
+                says.broken(Rule::Accepted, detail);
             }
         }
         self.heard.retain(|(client, _), _| client != who);

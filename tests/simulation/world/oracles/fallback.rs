@@ -122,10 +122,8 @@ impl Fallbacks {
             .find(|address| fallback.has(lan, *address));
         if let Some(address) = of_range.filter(|_| message.kind() != Some(Kind::Discover)) {
             let kind = message.kind();
-            return says.broken(
-                Rule::Fallback,
-                format!("{kind:?} of {address}, which no server gave"),
-            );
+            let detail = format!("{kind:?} of {address}, which no server gave");
+            return says.broken(Rule::Fallback, detail);
         }
         if message.kind() != Some(Kind::Discover) {
             let search = self.searches.get_mut(&who);
@@ -228,10 +226,8 @@ impl Fallbacks {
         let is_silent = |came: &Micros| heard.is_none_or(|heard| heard < *came || heard >= decided);
         let came = search.came.filter(is_silent);
         // Who never got its turn counts the silence since others heard a server.
-        let (address, began) = (
-            record.lease.ip(),
-            came.or(search.first).or(heard).unwrap_or(world.now),
-        );
+        let address = record.lease.ip();
+        let began = came.or(search.first).or(heard).unwrap_or(world.now);
         let waited = Duration::from_micros(world.now - began);
         let probed = search.probes.get(&address).copied().unwrap_or(0);
         let after = fallback.after.as_micros() as Micros;
@@ -249,10 +245,8 @@ impl Fallbacks {
         } else {
             return says.count("fallbacks");
         };
-        says.broken(
-            Rule::Fallback,
-            format!("{} falls back to {address}, {wrong}", record.attachment),
-        );
+        let detail = format!("{} falls back to {address}, {wrong}", record.attachment);
+        says.broken(Rule::Fallback, detail);
     }
 }
 

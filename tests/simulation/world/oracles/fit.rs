@@ -25,10 +25,8 @@ pub(super) fn fit(world: &World, seen: &Seen<'_>, says: &mut Says) {
 fn judge(world: &World, lan: usize, pool: &PoolId, address: Ipv4Addr, says: &mut Says) {
     let reserved = world.networks[lan].reserved.contains(&address);
     if reserved || !pool.subnet.contains(&address) {
-        says.broken(
-            Rule::Unfit,
-            format!("an endpoint has {address}, reserved: {reserved}"),
-        );
+        let detail = format!("an endpoint has {address}, reserved: {reserved}");
+        says.broken(Rule::Unfit, detail);
     }
 }
 
@@ -37,9 +35,7 @@ fn judge_chosen(actor: &Actor, address: Ipv4Addr, says: &mut Says) {
     let Some(wanted) = actor.wanted else { return };
     says.count("addresses that were chosen");
     if wanted != address {
-        says.broken(
-            Rule::Unfit,
-            format!("an endpoint has {address}, and asked for {wanted}"),
-        );
+        let detail = format!("an endpoint has {address}, and asked for {wanted}");
+        says.broken(Rule::Unfit, detail);
     }
 }

@@ -172,10 +172,8 @@ impl Grace {
             .iter()
             .any(|actor| actor.returns() && (actor.lan, actor.client_key()) == (lan, key.clone()));
         if is_asked_for && elsewhere && returns && world.plan.grace.is_some() {
-            return says.broken(
-                Rule::ReleaseElsewhere,
-                format!("RELEASE of {address}, which another host has"),
-            );
+            let detail = format!("RELEASE of {address}, which another host has");
+            return says.broken(Rule::ReleaseElsewhere, detail);
         }
         let kept = self
             .kept
@@ -188,10 +186,8 @@ impl Grace {
             .is_some_and(|at| world.now < *at + UNBLOCKS);
         if let Some(until) = until.filter(|until| world.now < *until && !makes_way) {
             let early = (until - world.now) / MILLI;
-            says.broken(
-                Rule::Grace,
-                format!("RELEASE of {address} {early} ms before its grace is over"),
-            );
+            let detail = format!("RELEASE of {address} {early} ms before its grace is over");
+            says.broken(Rule::Grace, detail);
         }
     }
 
@@ -207,10 +203,8 @@ impl Grace {
             .iter()
             .find(|row| row.kept.is_some_and(|kept| kept > most))
         {
-            says.broken(
-                Rule::Grace,
-                format!("{} is kept for {:?}", row.attachment, row.kept),
-            );
+            let detail = format!("{} is kept for {:?}", row.attachment, row.kept);
+            says.broken(Rule::Grace, detail);
         }
     }
 }

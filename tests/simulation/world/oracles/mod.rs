@@ -155,6 +155,14 @@ impl World {
         self.breach = self.breach.take().or(says.breach);
     }
 
+    /// Records that the Ethernet addresses of these records have a cause to send.
+    pub(super) fn causes_of(&mut self, which: impl Fn(&Record) -> bool) {
+        let records = self.store.durable.values();
+        let records = records.filter(|record| which(record));
+        let macs: Vec<_> = records.map(|record| record.link.mac()).collect();
+        self.causes(macs);
+    }
+
     /// Records that some Ethernet addresses have a cause to send.
     pub(super) fn causes(&mut self, macs: impl IntoIterator<Item = Mac>) {
         macs.into_iter()

@@ -36,10 +36,8 @@ pub(super) fn orphans(world: &World, seen: &Seen<'_>, says: &mut Says) {
                 world.actors.iter().any(is_its)
             };
             if let Some(row) = rows.iter().filter(holds).find(|row| !has_it(row)) {
-                says.broken(
-                    Rule::Orphan,
-                    format!("{} holds {:?}", row.attachment, row.tenure),
-                );
+                let detail = format!("{} holds {:?}", row.attachment, row.tenure);
+                says.broken(Rule::Orphan, detail);
             }
         }
         _ => {}

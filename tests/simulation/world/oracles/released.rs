@@ -29,10 +29,8 @@ pub(super) fn released(world: &World, seen: &Seen<'_>, says: &mut Says) {
         .leases_of(actor.lan, address)
         .any(|lease| lease.name == key)
     {
-        says.broken(
-            Rule::NotReleased,
-            format!("{address} of {}", actor.attachment),
-        );
+        let detail = format!("{address} of {}", actor.attachment);
+        says.broken(Rule::NotReleased, detail);
     }
 }
 

@@ -68,10 +68,8 @@ impl Rogues {
     fn judge(world: &World, lan: usize, server: Option<Ipv4Addr>, says: &mut Says) {
         let rogue = world.segments[lan].rogue_id();
         if rogue.is_some() && server == rogue {
-            says.broken(
-                Rule::Rogue,
-                format!("a client of LAN {lan} believes {server:?}"),
-            );
+            let detail = format!("a client of LAN {lan} believes {server:?}");
+            says.broken(Rule::Rogue, detail);
         }
     }
 

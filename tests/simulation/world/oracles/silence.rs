@@ -22,10 +22,8 @@ impl Oracle for Silence {
                     return;
                 };
                 if self.0.get(&source).is_some_and(|until| world.now < *until) {
-                    says.broken(
-                        Rule::Chatty,
-                        format!("a frame from {source} on {exchange:?} after a restart"),
-                    );
+                    let detail = format!("a frame from {source} on {exchange:?} after a restart");
+                    says.broken(Rule::Chatty, detail);
                 }
             }
             _ => {}

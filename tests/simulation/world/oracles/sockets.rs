@@ -21,10 +21,8 @@ pub(super) fn sockets(world: &World, seen: &Seen<'_>, says: &mut Says) {
             let stays = |sock: &Sock| sock.since + WINDOW <= world.now;
             let open = world.effects.open_exchanges();
             if open > 0 && world.socks.values().any(stays) {
-                says.broken(
-                    Rule::IdleSockets,
-                    format!("{open} exchanges are open in quiet: {:?}", world.socks),
-                );
+                let detail = format!("{open} exchanges are open in quiet: {:?}", world.socks);
+                says.broken(Rule::IdleSockets, detail);
             }
         }
         _ => {}
@@ -37,19 +35,15 @@ fn judge_sockets(world: &World, says: &mut Says) {
     if let Some((exchange, sock)) =
         first.filter(|(_, sock)| world.now > sock.since.max(world.clocks.resumed) + PIN)
     {
-        says.broken(
-            Rule::IdleSockets,
-            format!("{exchange:?} on {:?}", sock.link),
-        );
+        let detail = format!("{exchange:?} on {:?}", sock.link);
+        says.broken(Rule::IdleSockets, detail);
     }
     let first = world.pinned.first_key_value();
     if let Some((cookie, _)) =
         first.filter(|(_, since)| world.now > (**since).max(world.clocks.resumed) + PINNED)
     {
-        says.broken(
-            Rule::PinnedNamespace,
-            format!("namespace {cookie} is gone but for the daemon's sockets"),
-        );
+        let detail = format!("namespace {cookie} is gone but for the daemon's sockets");
+        says.broken(Rule::PinnedNamespace, detail);
     }
 }
 
@@ -58,15 +52,11 @@ fn judge_rest(world: &World, says: &mut Says) {
     let (under_way, open) = (world.effects.under_way(), world.effects.open_exchanges());
     let waits = under_way > 0 || world.timer.is_some_and(|(_, at)| at < world.now + WINDOW);
     if open > 0 && !waits {
-        says.broken(
-            Rule::IdleSockets,
-            format!("{open} exchanges are open at rest"),
-        );
+        let detail = format!("{open} exchanges are open at rest");
+        says.broken(Rule::IdleSockets, detail);
     }
     if under_way > 8 * world.actors.len() + 32 {
-        says.broken(
-            Rule::Unbounded,
-            format!("{under_way} effects are under way"),
-        );
+        let detail = format!("{under_way} effects are under way");
+        says.broken(Rule::Unbounded, detail);
     }
 }

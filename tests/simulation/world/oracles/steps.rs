@@ -43,17 +43,13 @@ fn judge_steps(world: &World, target: &Target, steps: &[Step], says: &mut Says) 
         let foreign =
             actor.is_some_and(|actor| actor.foreign.iter().any(|own| own.addr() == address.addr()));
         if actor.is_some_and(|actor| actor.stays_off) && !foreign && !there && !world.was_damaged {
-            says.broken(
-                Rule::Interface,
-                format!("{address} is put on {target}, where somebody took one off"),
-            );
+            let detail = format!("{address} is put on {target}, where somebody took one off");
+            says.broken(Rule::Interface, detail);
             return;
         }
         if !durable && !there && !foreign {
-            says.broken(
-                Rule::NotDurable,
-                format!("{address} is put on {target} before its lease is durable"),
-            );
+            let detail = format!("{address} is put on {target} before its lease is durable");
+            says.broken(Rule::NotDurable, detail);
         }
     }
 }

@@ -27,10 +27,8 @@ fn judge_link(world: &World, exchange: ExchangeId, frame: &[u8], says: &mut Says
         .is_some_and(|sock| sock.link.in_netns().is_some());
     let to_all = is_dhcp(frame) && frame.get(30..34) == Some(&Ipv4Addr::BROADCAST.octets()[..]);
     if world.plan.ipvlan && is_inside && to_all {
-        says.broken(
-            Rule::WrongLink,
-            format!("{exchange:?} broadcasts from inside"),
-        );
+        let detail = format!("{exchange:?} broadcasts from inside");
+        says.broken(Rule::WrongLink, detail);
     }
 }
 
