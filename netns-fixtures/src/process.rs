@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 
 use crate::error::{Doing, Error, went_wrong};
 use crate::netns::Netns;
+use crate::sandbox::Sandbox;
 
 /// How long a fixture waits for what should happen at once. Generous: a busy machine is not a failure.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -24,6 +25,8 @@ pub struct Process {
     /// Our end of its standard input, which hangs up when it ends.
     lifeline: ChildStdin,
     log: Log,
+    /// It ends no sooner: a sandbox that ends waits until somebody has waited for each of its processes.
+    _sandbox: Sandbox,
 }
 
 /// What a process has written so far to its standard output and error, line by line.
@@ -55,6 +58,7 @@ impl Process {
             child,
             lifeline,
             log,
+            _sandbox: netns.sandbox().clone(),
         })
     }
 
