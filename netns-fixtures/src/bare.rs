@@ -97,15 +97,10 @@ impl BareClient {
 
     /// Gives a lease back.
     pub fn release(&self, xid: u32, lease: &BareLease) -> Result<(), Error> {
-        let message = self.message(xid, Kind::Release, &[(code::SERVER, lease.server)]);
-        let message = Message {
-            ciaddr: lease.address,
-            ..message
-        };
-        let (from, to) = (
-            SocketAddrV4::new(lease.address, CLIENT),
-            SocketAddrV4::new(lease.server, SERVER),
-        );
+        let mut message = self.message(xid, Kind::Release, &[(code::SERVER, lease.server)]);
+        message.ciaddr = lease.address;
+        let from = SocketAddrV4::new(lease.address, CLIENT);
+        let to = SocketAddrV4::new(lease.server, SERVER);
         self.send(&udp(
             self.mac,
             lease.server_mac,
@@ -145,24 +140,19 @@ impl BareClient {
                 Ok(length) => length,
                 Err(Errno::EAGAIN) if readable(&self.socket, until)? => continue,
                 Err(Errno::EAGAIN) => {
-                    return Err(Error::timed_out(
-                        &format!("DHCP {kind:?}"),
-                        DEADLINE,
-                        String::new(),
-                    ));
+                    let awaited = format!("DHCP {kind:?}");
+                    return Err(Error::timed_out(&awaited, DEADLINE, String::new()));
                 }
                 Err(errno) => return Err(errno).doing(|| "receive a frame".to_owned()),
             };
-            let Ok(frame) = decode(&bytes[..length]) else {
-                continue;
+            let read = |packet| match packet {
+                Packet::Udp { payload, .. } => Message::decode(payload).ok(),
+                Packet::Arp(_) | Packet::Other(_) => None,
             };
-            let Packet::Udp { payload, .. } = frame.packet else {
-                continue;
-            };
-            let Ok(message) = Message::decode(payload) else {
-                continue;
-            };
-            if message.op == 2 && message.xid == xid && message.kind() == Some(kind) {
+            if let Ok(frame) = decode(&bytes[..length])
+                && let Some(message) = read(frame.packet)
+                && (message.op, message.xid, message.kind()) == (2, xid, Some(kind))
+            {
                 return Ok((message, frame.source));
             }
         }

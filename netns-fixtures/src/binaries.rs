@@ -29,13 +29,7 @@ pub fn build() -> Result<(), Error> {
     let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     let mut command = Command::new(cargo);
     command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    command.args([
-        "build",
-        "--package",
-        "leasehold",
-        "--package",
-        "leasehold-shim",
-    ]);
+    command.args("build --package leasehold --package leasehold-shim".split(' '));
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }

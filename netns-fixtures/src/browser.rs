@@ -88,10 +88,10 @@ impl Browser {
         let asked = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
         let answer = self.call("Runtime.evaluate", asked)?;
         match answer.get("exceptionDetails") {
-            Some(thrown) => Err(Error::Unreadable {
-                what: "what a page evaluates",
-                text: thrown.to_string(),
-            }),
+            Some(thrown) => Err(Error::unreadable(
+                "what a page evaluates",
+                thrown.to_string(),
+            )),
             None => Ok(answer["result"]["value"].clone()),
         }
     }
@@ -138,10 +138,7 @@ impl Browser {
     pub fn picture(&mut self, file: &Path) -> Result<(), Error> {
         let answer = self.call("Page.captureScreenshot", json!({}))?;
         let bytes = BASE64.decode(answer["data"].as_str().unwrap_or_default().as_bytes());
-        let bytes = bytes.map_err(|error| Error::Unreadable {
-            what: "a picture",
-            text: error.to_string(),
-        })?;
+        let bytes = bytes.map_err(|error| Error::unreadable("a picture", error.to_string()))?;
         fs::write(file, bytes).doing(|| format!("write {}", file.display()))
     }
 
@@ -159,10 +156,10 @@ impl Browser {
             let answer = self.next(method)?;
             if answer["id"] == json!(self.sent) {
                 return match answer.get("error") {
-                    Some(error) => Err(Error::Unreadable {
-                        what: "an answer of a browser",
-                        text: error.to_string(),
-                    }),
+                    Some(error) => Err(Error::unreadable(
+                        "an answer of a browser",
+                        error.to_string(),
+                    )),
                     None => Ok(answer["result"].clone()),
                 };
             }
@@ -175,10 +172,8 @@ impl Browser {
         loop {
             if let Some(end) = self.unread.iter().position(|byte| *byte == 0) {
                 let message: Vec<u8> = self.unread.drain(..=end).take(end).collect();
-                return serde_json::from_slice(&message).map_err(|error| Error::Unreadable {
-                    what: "a browser's message",
-                    text: error.to_string(),
-                });
+                return serde_json::from_slice(&message)
+                    .map_err(|error| Error::unreadable("a browser's message", error.to_string()));
             }
             let mut chunk = vec![0; 1 << 16];
             let more = match readable(self.answers.as_fd(), deadline)? {

@@ -102,41 +102,20 @@ impl Capture {
     pub fn dissect(
         &mut self,
         netns: &Netns,
-        fields: &[&'static str],
+        fields: &'static str,
     ) -> Result<Vec<Dissection>, Error> {
         self.packets()?;
         let file = netns.sandbox().dir("tshark")?.join("pcap");
         fs::write(&file, pcap(&self.messages)).doing(|| format!("write {}", file.display()))?;
         let file = file.to_string_lossy();
-        let checks = [
-            "-o",
-            "ip.check_checksum:TRUE",
-            "-o",
-            "udp.check_checksum:TRUE",
-        ];
-        let form = [
-            "-T",
-            "fields",
-            "-E",
-            "separator=/t",
-            "-E",
-            "occurrence=a",
-            "-E",
-            "aggregator=,",
-        ];
-        let wanted: Vec<_> = fields.iter().flat_map(|field| ["-e", field]).collect();
-        let text = netns.run_command(
-            "tshark",
-            &[&["-n", "-r", &file], &checks[..], &form, &wanted].concat(),
-            "",
-        )?;
-        let dissection = |line: &str| {
-            fields
-                .iter()
-                .copied()
-                .zip(line.split('\t').map(str::to_owned))
-                .collect()
-        };
+        let checks = "-o ip.check_checksum:TRUE -o udp.check_checksum:TRUE".split(' ');
+        let form = "-T fields -E separator=/t -E occurrence=a -E aggregator=,".split(' ');
+        let wanted = fields.split(' ').flat_map(|field| ["-e", field]);
+        let args = ["-n", "-r", &file].into_iter().chain(checks).chain(form);
+        let args: Vec<_> = args.chain(wanted).collect();
+        let text = netns.run_command("tshark", &args, "")?;
+        let values = |line: &str| line.split('\t').map(str::to_owned).collect::<Vec<_>>();
+        let dissection = |line: &str| fields.split(' ').zip(values(line)).collect();
         Ok(text.lines().map(dissection).collect())
     }
 

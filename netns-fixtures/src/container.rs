@@ -103,10 +103,7 @@ impl Container {
 
 /// Returns the IPv4 addresses of a CNI result, each with its gateway.
 pub fn result_addresses(result: &Value) -> Result<Vec<(Ipv4Net, Option<Ipv4Addr>)>, Error> {
-    let bad = || Error::Unreadable {
-        what: "ips of a CNI result",
-        text: result.to_string(),
-    };
+    let bad = || Error::unreadable("ips of a CNI result", result.to_string());
     let entries = result["ips"].as_array().ok_or_else(bad)?;
     let one = |entry: &Value| {
         let address = entry["address"]
@@ -123,10 +120,7 @@ pub fn result_addresses(result: &Value) -> Result<Vec<(Ipv4Net, Option<Ipv4Addr>
 }
 
 fn result_routes(result: &Value) -> Result<Vec<(Ipv4Net, Option<Ipv4Addr>)>, Error> {
-    let bad = || Error::Unreadable {
-        what: "routes of a CNI result",
-        text: result.to_string(),
-    };
+    let bad = || Error::unreadable("routes of a CNI result", result.to_string());
     let one = |route: &Value| {
         let to = route["dst"]
             .as_str()

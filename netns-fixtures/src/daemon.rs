@@ -46,11 +46,9 @@ impl Home {
     /// Makes an empty home.
     pub fn new(netns: &Netns) -> Result<Self, Error> {
         let dir = netns.sandbox().dir("leasehold")?;
-        let (socket, state_dir, cni_cache) = (
-            dir.join("cni/dhcp.sock"),
-            dir.join("state"),
-            dir.join("cache"),
-        );
+        let socket = dir.join("cni/dhcp.sock");
+        let state_dir = dir.join("state");
+        let cni_cache = dir.join("cache");
         Ok(Self {
             dir,
             socket,
@@ -73,16 +71,9 @@ impl Home {
     pub fn on_a_small_disk(&self, netns: &Netns, size: &str) -> Result<(), Error> {
         fs::create_dir_all(&self.state_dir)
             .doing(|| format!("make {}", self.state_dir.display()))?;
-        let (options, place) = (
-            format!("size={size},mode=0700"),
-            self.state_dir.to_string_lossy(),
-        );
+        let (options, place) = (format!("size={size},mode=0700"), self.state_dir.display());
         netns
-            .run_command(
-                "mount",
-                &["-t", "tmpfs", "-o", &options, "none", &place],
-                "",
-            )
+            .sh(&format!("mount -t tmpfs -o {options} none {place}"))
             .map(drop)
     }
 
@@ -131,15 +122,8 @@ impl Home {
         let file = file.with_extension(number.to_string());
         fs::write(&file, format!("00000000-0000-4000-8000-{number:012x}\n"))
             .doing(|| format!("write {}", file.display()))?;
-        netns.run_command(
-            "mount",
-            &[
-                "--bind",
-                &file.to_string_lossy(),
-                "/proc/sys/kernel/random/boot_id",
-            ],
-            "",
-        )?;
+        let (file, shown) = (file.display(), "/proc/sys/kernel/random/boot_id");
+        netns.sh(&format!("mount --bind {file} {shown}"))?;
         match fs::remove_dir_all(self.runtime_dir()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(error).doing(|| format!("empty {}", self.runtime_dir().display()))
@@ -304,10 +288,7 @@ impl Daemon {
     /// Runs `leasehold list --json` and returns the bindings.
     pub fn list(&self) -> Result<Vec<Value>, Error> {
         let text = self.operator(&["list", "--json"])?;
-        let bad = || Error::Unreadable {
-            what: "a list of bindings",
-            text: text.clone(),
-        };
+        let bad = || Error::unreadable("a list of bindings", text.clone());
         match serde_json::from_str(&text) {
             Ok(Value::Array(rows)) => Ok(rows),
             Ok(Value::Object(mut answer)) => match answer.remove("bindings") {
@@ -350,10 +331,7 @@ impl Daemon {
             .last()
             .map(serde_json::from_str::<Value>)
             .transpose();
-        let last = last.map_err(|_| Error::Unreadable {
-            what: "an event",
-            text: known.clone(),
-        })?;
+        let last = last.map_err(|_| Error::unreadable("an event", known.clone()))?;
         self.follow_after(
             last.and_then(|event| event["number"].as_u64())
                 .unwrap_or_default(),

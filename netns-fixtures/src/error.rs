@@ -98,6 +98,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns that something, which should have been `what`, did not have the expected form.
+    pub fn unreadable(what: &'static str, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self::Unreadable { what, text }
+    }
+
     pub(crate) fn timed_out(awaited: &str, waited: Duration, context: String) -> Self {
         something_went_wrong();
         Self::TimedOut {

@@ -71,10 +71,7 @@ impl Incumbent {
         let mac = result["interfaces"][0]["mac"]
             .as_str()
             .and_then(crate::link::parse_mac);
-        let bad = || Error::Unreadable {
-            what: "the interface in a CNI result",
-            text: result.to_string(),
-        };
+        let bad = || Error::unreadable("the interface in a CNI result", result.to_string());
         let container = Container {
             mac: mac.ok_or_else(bad)?,
             ..container

@@ -193,8 +193,5 @@ impl Member {
 }
 
 fn no_address(result: &Value) -> Error {
-    Error::Unreadable {
-        what: "the address in a CNI result",
-        text: result.to_string(),
-    }
+    Error::unreadable("the address in a CNI result", result.to_string())
 }

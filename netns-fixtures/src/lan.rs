@@ -106,11 +106,8 @@ impl Lan {
         self.host
             .add_veth(ifname, mac(self.sandbox.number()), &self.switch, &port)?;
         self.switch.add_port("br0", &port)?;
-        self.switch.run_command(
-            "bridge",
-            &["link", "set", "dev", &port, "isolated", "on"],
-            "",
-        )?;
+        self.switch
+            .sh(&format!("bridge link set dev {port} isolated on"))?;
         self.host.set_up(ifname)
     }
 

@@ -172,19 +172,49 @@ impl Netns {
         let mut command = Command::new(program);
         command.args(args);
         let output = self.output(command, input.as_bytes())?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if output.status.success() {
-            return Ok(text(&output.stdout));
-        }
-        Err(Error::Failed {
-            command: format!("{program} {}", args.join(" ")),
-            status: output.status,
-            said: text(&output.stdout) + &text(&output.stderr),
-        })
+        printed(program, args, &output)
+    }
+
+    /// Runs a script of the shell inside, up to its first failure, and returns what it printed.
+    ///
+    /// # Errors
+    /// As [`Netns::run_command`].
+    pub fn sh(&self, script: &str) -> Result<String, Error> {
+        self.run_command("sh", &["-ec", script], "")
+    }
+
+    /// Mounts an overlay over the files of a directory, where the sandbox's processes see it.
+    pub(crate) fn overlay(
+        &self,
+        lower: &Path,
+        upper: &Path,
+        work: &Path,
+        place: &Path,
+    ) -> Result<(), Error> {
+        let [lower, upper, work, place] = [lower, upper, work, place].map(Path::display);
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        self.sh(&format!("mount -t overlay overlay -o {options} {place}"))
+            .map(drop)
     }
 
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.inner.fd
+    }
+}
+
+/// Returns what a command has printed.
+///
+/// # Errors
+/// [`Error::Failed`] with all its output if it ended with a code other than 0.
+pub(crate) fn printed(program: &str, args: &[&str], output: &Output) -> Result<String, Error> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err(Error::Failed {
+            command: format!("{program} {}", args.join(" ")),
+            status: output.status,
+            said: text(&output.stdout) + &text(&output.stderr),
+        }),
     }
 }
 

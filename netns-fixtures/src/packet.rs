@@ -1,10 +1,11 @@
-//! Just enough parsing to say what a capture saw: Ethernet, ARP, IPv4, UDP, DHCP.
+//! What a capture saw: ARP and DHCP, whose checksums a kernel may not have finished yet.
 
 use std::fmt;
 use std::net::Ipv4Addr;
+use std::ops::Deref;
 
 use crate::link::{Mac, mac_text};
-use crate::model::Kind;
+use crate::model::{Arp, Kind, Message, decode_arp};
 
 /// A DHCP message with its headers.
 #[derive(Clone, Debug)]
@@ -23,29 +24,18 @@ pub struct Dhcp {
     pub destination_port: u16,
     /// What it is (53).
     pub kind: Kind,
-    /// The transaction.
-    pub xid: u32,
-    /// The client's address (ciaddr).
-    pub ciaddr: Ipv4Addr,
-    /// The address that the server gives (yiaddr).
-    pub yiaddr: Ipv4Addr,
     /// The client's hardware address.
     pub chaddr: Mac,
-    /// The options, in order.
-    options: Vec<(u8, Vec<u8>)>,
+    /// All of it.
+    message: Message,
 }
 
-/// An ARP message for IPv4 over Ethernet (RFC 826).
-#[derive(Clone, Debug)]
-pub struct Arp {
-    /// Whether it asks.
-    pub request: bool,
-    /// Sender hardware address.
-    pub sender_mac: Mac,
-    /// Sender protocol address.
-    pub sender: Ipv4Addr,
-    /// Target protocol address.
-    pub target: Ipv4Addr,
+impl Deref for Dhcp {
+    type Target = Message;
+
+    fn deref(&self) -> &Message {
+        &self.message
+    }
 }
 
 /// What a frame is, as far as this crate knows.
@@ -65,7 +55,7 @@ impl Packet {
         let ethertype = be16(frame, 12)?;
         let payload = &frame[14..];
         let known = match ethertype {
-            0x0806 => parse_arp(payload).map(Self::Arp),
+            0x0806 => decode_arp(payload).ok().map(Self::Arp),
             0x0800 => parse_dhcp(array(frame, 0)?, array(frame, 6)?, payload).map(Self::Dhcp),
             _ => None,
         };
@@ -82,23 +72,6 @@ impl Packet {
 }
 
 impl Dhcp {
-    /// Returns an option's value, with its parts joined (RFC 3396).
-    pub fn option(&self, code: u8) -> Option<Vec<u8>> {
-        let parts: Vec<_> = self
-            .options
-            .iter()
-            .filter(|(c, _)| *c == code)
-            .map(|(_, value)| &value[..])
-            .collect();
-        (!parts.is_empty()).then(|| parts.concat())
-    }
-
-    /// Returns an option that is one address.
-    pub fn address_option(&self, code: u8) -> Option<Ipv4Addr> {
-        let bytes: [u8; 4] = self.option(code)?.try_into().ok()?;
-        Some(bytes.into())
-    }
-
     /// Returns whether it went to only one machine, by IP and by Ethernet.
     pub fn is_unicast(&self) -> bool {
         !self.destination.is_broadcast() && self.eth_destination[0] & 1 == 0
@@ -140,66 +113,26 @@ impl fmt::Display for Packet {
     }
 }
 
-fn parse_arp(bytes: &[u8]) -> Option<Arp> {
-    Some(Arp {
-        request: be16(bytes, 6)? == 1,
-        sender_mac: array(bytes, 8)?,
-        sender: ip(bytes, 14)?,
-        target: ip(bytes, 24)?,
-    })
-}
-
 fn parse_dhcp(eth_destination: Mac, eth_source: Mac, packet: &[u8]) -> Option<Dhcp> {
     let header = usize::from(packet.first()? & 15) * 4;
     let is_udp = *packet.get(9)? == 17;
     let udp = packet.get(header..)?;
     let (source_port, destination_port) = (be16(udp, 0)?, be16(udp, 2)?);
-    let message = udp.get(8..)?;
-    if !is_udp
-        || ![67, 68].contains(&destination_port)
-        || message.get(236..240)? != [99, 130, 83, 99]
-    {
+    if !is_udp || ![67, 68].contains(&destination_port) {
         return None;
     }
-    let options = parse_options(&message[240..]);
-    let (_, kind) = options.iter().find(|(code, _)| *code == 53)?;
+    let message = Message::decode(udp.get(8..)?).ok()?;
     Some(Dhcp {
         eth_source,
         eth_destination,
-        source: ip(packet, 12)?,
-        destination: ip(packet, 16)?,
+        source: array::<4>(packet, 12)?.into(),
+        destination: array::<4>(packet, 16)?.into(),
         source_port,
         destination_port,
-        kind: message_type(*kind.first()?)?,
-        xid: u32::from_be_bytes(array(message, 4)?),
-        ciaddr: ip(message, 12)?,
-        yiaddr: ip(message, 16)?,
-        chaddr: array(message, 28)?,
-        options,
+        kind: message.kind()?,
+        chaddr: message.hardware(),
+        message,
     })
-}
-
-/// Reads options until their end, or until one is cut short.
-fn parse_options(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
-    let mut options = Vec::new();
-    loop {
-        match *bytes {
-            [0, ref rest @ ..] => bytes = rest,
-            [code, length, ref rest @ ..] if code != 255 && rest.len() >= length.into() => {
-                let (value, after) = rest.split_at(length.into());
-                options.push((code, value.to_vec()));
-                bytes = after;
-            }
-            _ => return options,
-        }
-    }
-}
-
-fn message_type(code: u8) -> Option<Kind> {
-    use Kind::*;
-    [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform]
-        .get(usize::from(code).checked_sub(1)?)
-        .copied()
 }
 
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -208,8 +141,4 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     array(bytes, at).map(u16::from_be_bytes)
-}
-
-fn ip(bytes: &[u8], at: usize) -> Option<Ipv4Addr> {
-    array::<4>(bytes, at).map(Ipv4Addr::from)
 }

@@ -103,27 +103,15 @@ impl Sandbox {
                 .join()
                 .expect("the keeper's starter does not panic")
         })?;
-        Self::of(
-            keeper.child.id(),
-            Some(keeper),
-            Arc::new(AtomicU32::new(1)),
-            None,
-        )
+        let counter = Arc::new(AtomicU32::new(1));
+        Self::of(keeper.child.id(), Some(keeper), counter, None)
     }
 
     /// Makes a sandbox within this one, for an engine that is killed with everything that it started. It has the same networks,
     /// but its own mounts, except for those under `/run`. `prepare` is a shell script that runs in it first.
     pub(crate) fn nested(&self, prepare: &str) -> Result<Self, Error> {
         let mut command = Command::new("unshare");
-        command.args([
-            "--mount",
-            "--propagation",
-            "unchanged",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--",
-        ]);
+        command.args("--mount --propagation unchanged --pid --fork --kill-child --".split(' '));
         command
             .args(["sh", "-ec", &format!("{prepare}\n{KEEP}")])
             .stdin(Stdio::piped())
@@ -132,12 +120,8 @@ impl Sandbox {
             .spawn_here(&mut command)
             .doing(|| "start unshare".to_owned())?;
         let keeper = Keeper::new(child)?;
-        Self::of(
-            keeper.child.id(),
-            Some(keeper),
-            self.0.counter.clone(),
-            Some(self.clone()),
-        )
+        let (counter, outer) = (self.0.counter.clone(), Some(self.clone()));
+        Self::of(keeper.child.id(), Some(keeper), counter, outer)
     }
 
     /// Returns the part of this sandbox that has the mounts and processes of one of its processes, such as a systemd.
@@ -220,20 +204,9 @@ fn private_places() -> Result<(), Error> {
     // What is mounted there would be covered, and still be found in the list of mounts: containerd takes a covered /run/netns,
     // which `ip netns` leaves, for that of this place.
     unmount_under(&[Path::new("/run"), Path::new("/dev/shm")]);
-    set(
-        "/run",
-        Some("tmpfs"),
-        Some("tmpfs"),
-        MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
-        Some("mode=0755"),
-    )?;
-    set(
-        "/dev/shm",
-        Some("tmpfs"),
-        Some("tmpfs"),
-        MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
-        Some("mode=1777"),
-    )?;
+    let (memory, plain) = (Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV);
+    set("/run", memory, memory, plain, Some("mode=0755"))?;
+    set("/dev/shm", memory, memory, plain, Some("mode=1777"))?;
     // Names of network namespaces are mounts below it, and must be visible to processes started earlier.
     set("/run", none, none, MsFlags::MS_SHARED, none)?;
     fs::create_dir("/run/netns").doing(|| "make /run/netns".to_owned())
@@ -243,22 +216,12 @@ fn private_places() -> Result<(), Error> {
 fn start_keeper() -> Result<Keeper, Error> {
     unshare(CloneFlags::CLONE_NEWPID).map_err(|e| Error::NotAllowed(e.into()))?;
     let mut command = Command::new("unshare");
-    command.args([
-        "--mount",
-        "--propagation",
-        "unchanged",
-        "--",
-        "sh",
-        "-ec",
-        KEEP,
-    ]);
-    Keeper::new(
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .doing(|| "start unshare".to_owned())?,
-    )
+    command.args("--mount --propagation unchanged -- sh -ec".split(' '));
+    command
+        .arg(KEEP)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    Keeper::new(command.spawn().doing(|| "start unshare".to_owned())?)
 }
 
 /// Unmounts whatever is mounted at or below these directories, as far as possible.

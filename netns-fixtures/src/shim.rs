@@ -184,14 +184,16 @@ impl ShimCall {
             .wait_with_output()
             .doing(|| "wait for the shim".to_owned())?;
         let said = String::from_utf8_lossy(&output.stdout);
-        let bad = || Error::Unreadable {
-            what: "the answer of a CNI plugin",
-            text: format!(
-                "{} ({}) {}",
-                said,
-                output.status,
-                String::from_utf8_lossy(&output.stderr)
-            ),
+        let bad = || {
+            Error::unreadable(
+                "the answer of a CNI plugin",
+                format!(
+                    "{} ({}) {}",
+                    said,
+                    output.status,
+                    String::from_utf8_lossy(&output.stderr)
+                ),
+            )
         };
         let answer = match said.trim() {
             "" => Value::Null,

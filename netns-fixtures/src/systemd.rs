@@ -17,7 +17,7 @@ use crate::binaries::binary;
 use crate::cgroup;
 use crate::daemon::{listen, until_ready};
 use crate::error::{Doing, Error};
-use crate::netns::Netns;
+use crate::netns::{Netns, printed};
 use crate::process::{DEADLINE, Process};
 
 /// What services want before or after them, unless they say otherwise.
@@ -113,24 +113,7 @@ impl Systemd {
         for path in [&upper, &work, &root] {
             fs::create_dir(path).doing(|| format!("make {}", path.display()))?;
         }
-        let options = format!(
-            "lowerdir={},upperdir={},workdir={}",
-            files.display(),
-            upper.display(),
-            work.display()
-        );
-        host.run_command(
-            "mount",
-            &[
-                "-t",
-                "overlay",
-                "overlay",
-                "-o",
-                &options,
-                &root.to_string_lossy(),
-            ],
-            "",
-        )?;
+        host.overlay(files, &upper, &work, &root)?;
         let units = root.join(ENABLED);
         fs::remove_dir_all(&units).doing(|| format!("empty {}", units.display()))?;
         fs::create_dir(&units).doing(|| format!("make {}", units.display()))?;
@@ -156,16 +139,8 @@ impl Systemd {
         let listener: UnixDatagram = listen(&ready)?;
         let mut command = Command::new("unshare");
         command
-            .args([
-                "--mount",
-                "--propagation",
-                "slave",
-                "sh",
-                "-ec",
-                ENTER,
-                script,
-            ])
-            .arg(&self.cgroup);
+            .args("--mount --propagation slave sh -ec".split(' '))
+            .args([ENTER, script, &self.cgroup]);
         command.arg(directory).arg(ALL).env("NOTIFY_SOCKET", &ready);
         let process = self
             .process
@@ -211,30 +186,14 @@ impl Systemd {
         let own = self.id()?;
         // By its number here: no sandbox shows another's processes.
         let mut command = Command::new("nsenter");
-        command.args([
-            "--target",
-            &own.to_string(),
-            "--mount",
-            "--net",
-            "--pid",
-            "--cgroup",
-            "--root",
-            "--wd=/",
-        ]);
+        command.args("--mount --net --pid --cgroup --root --wd=/ --target".split(' '));
+        command.arg(own.to_string());
         let output = command
             .arg(program)
             .args(args)
             .output()
             .doing(|| format!("run {program}"))?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        match output.status.success() {
-            true => Ok(text(&output.stdout)),
-            false => Err(Error::Failed {
-                command: format!("{program} {}", args.join(" ")),
-                status: output.status,
-                said: text(&output.stdout) + &text(&output.stderr),
-            }),
-        }
+        printed(program, args, &output)
     }
 
     /// Kills the first process of a service, and returns its number.

@@ -98,10 +98,8 @@ impl Contender {
         host: &Netns,
         plugins: &Path,
     ) -> Result<Self, Box<dyn Error>> {
-        let (socket, state) = (
-            host.sandbox().dir("bench")?.join("dhcp.sock"),
-            binaries.state_dir()?,
-        );
+        let socket = host.sandbox().dir("bench")?.join("dhcp.sock");
+        let state = binaries.state_dir()?;
         let mut command = ours(&binaries.daemon, &socket, state.path());
         command.arg("--docker-plugin-dir").arg(plugins);
         let mut process = Process::start(host, "leasehold daemon", command)?;

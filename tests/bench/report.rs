@@ -46,11 +46,9 @@ pub(crate) fn start(
         samples.ours.len()
     ));
     percentiles(&samples.ours, &samples.theirs, &[50, 99]);
-    let (shim, daemon, theirs) = (
-        size(&binaries.shim)?,
-        size(&binaries.daemon)?,
-        size(&binaries.incumbent)?,
-    );
+    let shim = size(&binaries.shim)?;
+    let daemon = size(&binaries.daemon)?;
+    let theirs = size(&binaries.incumbent)?;
     row(
         "size of the plugin",
         &megabytes(shim),
@@ -182,23 +180,13 @@ pub(crate) fn parallel(
             ("daemon", daemon),
         ] {
             let (mine, other) = (of(mine), of(other));
-            row(
-                &format!("processor, {who}"),
-                &milliseconds(mine),
-                &milliseconds(other),
-                ratio(other, mine),
-            );
+            durations(&format!("processor, {who}"), mine, other);
         }
     }
     let [mine, other] =
         [&ours.add, &theirs.add].map(|add| add.until_rest / add.each.len().max(1) as u32);
     println!();
-    row(
-        "an ADD until all is quiet",
-        &milliseconds(mine),
-        &milliseconds(other),
-        ratio(other, mine),
-    );
+    durations("an ADD until all is quiet", mine, other);
     usages(count, ours, theirs);
     let what = format!("{count}{place} at {AT_ONCE}, {}", said(links));
     match links {
@@ -407,12 +395,7 @@ pub(crate) fn percentiles(ours: &Sample, theirs: &Sample, which: &[usize]) {
         } else {
             format!("p{percent}")
         };
-        row(
-            &name,
-            &milliseconds(mine),
-            &milliseconds(other),
-            ratio(other, mine),
-        );
+        durations(&name, mine, other);
     }
 }
 
@@ -429,6 +412,11 @@ pub(crate) fn title(text: &str) {
         "\n{text}\n{:26} {:>12} {:>12} {:>12}",
         "", "leasehold", "incumbent", "times better"
     );
+}
+
+pub(crate) fn durations(name: &str, ours: Duration, theirs: Duration) {
+    let (mine, other) = (milliseconds(ours), milliseconds(theirs));
+    row(name, &mine, &other, ratio(theirs, ours));
 }
 
 pub(crate) fn row(name: &str, ours: &str, theirs: &str, ratio: f64) {

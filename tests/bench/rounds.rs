@@ -239,11 +239,9 @@ pub(crate) fn at_once(contender: &Contender, verb: &str, places: &[Place]) -> io
         each.lock().expect("no caller panics").merge(mine);
         Ok(())
     };
-    let (began, plugin, daemon) = (
-        Instant::now(),
-        processor::children()?,
-        contender.processor()?,
-    );
+    let began = Instant::now();
+    let plugin = processor::children()?;
+    let daemon = contender.processor()?;
     thread::scope(|scope| {
         let callers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(caller)).collect();
         callers
@@ -251,10 +249,8 @@ pub(crate) fn at_once(contender: &Contender, verb: &str, places: &[Place]) -> io
             .try_for_each(|caller| caller.join().expect("no caller panics"))
     })?;
     let took = began.elapsed();
-    let (plugin, daemon) = (
-        processor::children()? - plugin,
-        contender.processor()? - daemon,
-    );
+    let plugin = processor::children()? - plugin;
+    let daemon = contender.processor()? - daemon;
     let until_rest = Duration::ZERO;
     Ok(Calls {
         each: each.into_inner().expect("no caller panics"),

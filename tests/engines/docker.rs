@@ -9,7 +9,8 @@ use leasehold_tests::documents::{DOCKER, commands_of};
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
 use netns_fixtures::{
-    Capture, DEADLINE, Dhcp, Dockerd, Error, Lab, Lan, Need, Sandbox, mac_text, sandbox, until_link,
+    Capture, DEADLINE, Dhcp, Dockerd, Error, Lab, Lan, Need, Sandbox, assert_says, mac_text,
+    sandbox, until_link,
 };
 
 /// The network that containers are in unless said otherwise.
@@ -54,19 +55,11 @@ impl Host {
     }
 
     pub(crate) fn create_on(&self, parent: &str, name: &str, more: &[&str]) -> Result<(), Error> {
-        let (parent, option) = (format!("parent={parent}"), format!("parent={parent}"));
-        let driver = [
-            "-d",
-            "macvlan",
-            "-o",
-            &parent,
-            "--ipam-driver",
-            "leasehold",
-            "--ipam-opt",
-            &option,
-        ];
+        let parent = format!("parent={parent}");
+        let driver = ["network", "create", "-d", "macvlan", "-o", &parent];
+        let ipam = ["--ipam-driver", "leasehold", "--ipam-opt", &parent];
         self.docker
-            .docker(&[&["network", "create"], &driver[..], more, &[name]].concat())
+            .docker(&[&driver[..], &ipam, more, &[name]].concat())
             .map(drop)
     }
 
@@ -82,12 +75,7 @@ impl Host {
 
     /// Returns whether a container reaches the server.
     pub(crate) fn pings(&self, name: &str) -> Result<(), Error> {
-        self.docker
-            .exec(
-                name,
-                &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()],
-            )
-            .map(drop)
+        self.docker.ping(name, Lan::SERVER)
     }
 
     /// Starts ten containers at once, each with its own address, and ends them at once.
@@ -109,11 +97,8 @@ impl Host {
             .iter()
             .map(|name| self.address(name))
             .collect::<Result<Vec<_>, _>>()?;
-        assert_eq!(
-            addresses.iter().collect::<BTreeSet<_>>().len(),
-            names.len(),
-            "{addresses:?}"
-        );
+        let found = addresses.iter().collect::<BTreeSet<_>>().len();
+        assert_eq!(found, names.len(), "{addresses:?}");
         all(&|name| self.pings(name))?;
         only(server, &addresses)?;
         all(&|name| self.docker.docker(&["rm", "--force", name]).map(drop))?;
@@ -170,8 +155,7 @@ pub(crate) fn only(server: &Dnsmasq, addresses: &[Ipv4Addr]) -> Result<(), Error
 
 #[test]
 fn a_macvlan_container_gets_its_routes_from_the_lan() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let to = |subnet: &str| subnet.parse().expect("a subnet");
     let routes = vec![
         (to("0.0.0.0/0"), Lan::SERVER),
@@ -222,8 +206,7 @@ fn a_macvlan_container_gets_its_routes_from_the_lan() -> Result<(), Error> {
 /// By the document's command.
 #[test]
 fn a_container_on_a_bridge_has_its_address_from_the_lan() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     host.lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let printed = commands_of(DOCKER, "## Networks");
@@ -246,8 +229,7 @@ fn a_container_on_a_bridge_has_its_address_from_the_lan() -> Result<(), Error> {
 
 #[test]
 fn a_user_chooses_the_address_and_the_ethernet_address() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&["--ipam-opt", "hostname=printer", "--ipam-opt", "timeout=5"])?;
     let chosen = Ipv4Addr::new(10, 7, 2, 77);
@@ -258,8 +240,8 @@ fn a_user_chooses_the_address_and_the_ethernet_address() -> Result<(), Error> {
     let discover = host
         .seen
         .wait_for_dhcp(Kind::Discover, DEADLINE, |m| mac_text(m.chaddr) == MAC)?;
-    assert_eq!(discover.option(12).as_deref(), Some(&b"printer"[..]));
-    assert_eq!(discover.address_option(50), Some(chosen));
+    assert_eq!(discover.option(12), Some(&b"printer"[..]));
+    assert_eq!(discover.address(50), Some(chosen));
     assert_eq!(host.address("web")?, chosen);
     let inside = host
         .docker
@@ -272,17 +254,13 @@ fn a_user_chooses_the_address_and_the_ethernet_address() -> Result<(), Error> {
         .docker
         .run(&[&LAN[..], &["--ip", "10.7.9.9"]].concat(), &["true"])
         .expect_err("not its own");
-    assert!(
-        error.to_string().contains("instead of --ip 10.7.9.9"),
-        "{error}"
-    );
+    assert_says(&error, "instead of --ip 10.7.9.9");
     only(&server, &[chosen])
 }
 
 #[test]
 fn reserved_addresses_are_given_to_no_container() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let one = Ipv4Addr::new(10, 7, 1, 1);
     let config = DnsmasqConfig {
         pool: one..=one,
@@ -300,10 +278,8 @@ fn reserved_addresses_are_given_to_no_container() -> Result<(), Error> {
             .run(&LAN, &["true"])
             .expect_err("the only address is no container's")
             .to_string();
-        assert!(
-            error.contains("10.7.1.1") && error.contains(part),
-            "{error}"
-        );
+        assert_says(&error, "10.7.1.1");
+        assert_says(&error, part);
         server.wait_until_free()?;
         host.docker.docker(&["network", "rm", "lan"])?;
     }
@@ -320,8 +296,7 @@ fn reserved_addresses_are_given_to_no_container() -> Result<(), Error> {
 
 #[test]
 fn a_network_without_a_subnet_has_that_of_the_lan() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create_on(Lan::IFNAME, "lan", &[])?;
     host.docker.keep("web", &LAN)?;
@@ -345,8 +320,7 @@ fn a_network_without_a_subnet_has_that_of_the_lan() -> Result<(), Error> {
 
 #[test]
 fn ten_containers_start_and_end_at_once() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     host.on_each_network(|| {

@@ -30,9 +30,7 @@ impl Host {
         root: impl FnOnce(&Netns) -> Result<Netns, Error>,
     ) -> Result<Self, Error> {
         let lab = Lab::with_docker(sandbox)?;
-        lab.lan
-            .server
-            .run_command("ip", &["addr", "add", "192.168.1.1/24", "dev", "eth0"], "")?;
+        lab.lan.server.sh("ip addr add 192.168.1.1/24 dev eth0")?;
         let pool = Ipv4Addr::new(192, 168, 1, 100)..=Ipv4Addr::new(192, 168, 1, 199);
         let mut config = DnsmasqConfig::from(Grants {
             router: ROUTER,
@@ -61,8 +59,7 @@ impl Host {
 
 #[test]
 fn from_nothing_to_a_container_as_the_documents_say() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox, None, |host| Ok(host.clone()))?;
+    let host = Host::new(&sandbox!(&needs()), None, |host| Ok(host.clone()))?;
     let Host { lab, docker, .. } = &host;
 
     let sections = [
@@ -133,8 +130,7 @@ fn each_compose_file_of_the_document_runs() -> Result<(), Error> {
             let show = ["ip", "-4", "addr", "show", "dev", "eth0"];
             let inside = host.docker.exec("web", &show)?;
             assert!(inside.contains(inet), "{file}: {inside}");
-            let ping = ["ping", "-c", "1", "-W", "10", &ROUTER.to_string()];
-            host.docker.exec("web", &ping)?;
+            host.docker.ping("web", ROUTER)?;
             host.docker.compose(file, &["down", "--timeout", "0"])?;
         }
         host.is_free()?;

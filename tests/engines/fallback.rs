@@ -35,8 +35,7 @@ fn starts_without_a_server(host: &Host, server: &mut Dnsmasq) -> Result<(), Erro
 
 #[test]
 fn containers_of_both_drivers_start_without_a_server() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&["--ipam-opt", RANGE])?;
     starts_without_a_server(&host, &mut server)?;

@@ -13,8 +13,7 @@ const CRASHES: &str = "trap 'exit 1' TERM; while :; do /bin/busybox sleep 0.1; d
 
 #[test]
 fn a_crashed_container_restarts_with_its_address() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.wire("lan", &["-o", "grace=20"])?;
     let how = [
@@ -44,8 +43,7 @@ fn a_crashed_container_restarts_with_its_address() -> Result<(), Error> {
 
 #[test]
 fn a_stopped_or_disconnected_container_can_come_back() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     host.wire("lan", &["-o", "grace=20"])?;
@@ -74,8 +72,7 @@ fn a_stopped_or_disconnected_container_can_come_back() -> Result<(), Error> {
 
 #[test]
 fn a_paused_container_keeps_its_lease() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let server = ModelServer::start(&host.lab.lan, Config::new(Lan::SUBNET).lasting(20))?;
     host.wire("lan", &[])?;
     host.docker.keep("web", &LAN)?;
@@ -101,8 +98,7 @@ fn a_paused_container_keeps_its_lease() -> Result<(), Error> {
 
 #[test]
 fn a_container_gets_an_address_once_the_pool_has_one() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let only_one = Ipv4Addr::new(10, 7, 1, 1);
     let config = DnsmasqConfig {
         pool: only_one..=only_one,
@@ -130,8 +126,7 @@ fn a_container_gets_an_address_once_the_pool_has_one() -> Result<(), Error> {
 
 #[test]
 fn a_denied_server_gives_containers_nothing() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let other = Ipv4Addr::new(10, 7, 0, 3);
     let pool = Ipv4Addr::new(10, 7, 9, 0)..=Ipv4Addr::new(10, 7, 9, 255);
     let rogue = Dnsmasq::start_in(
@@ -162,8 +157,7 @@ fn a_denied_server_gives_containers_nothing() -> Result<(), Error> {
 
 #[test]
 fn a_client_identifier_gets_its_reserved_address() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let mut config = DnsmasqConfig::default();
     config
         .more

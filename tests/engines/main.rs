@@ -19,7 +19,7 @@ use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, Kea, KeaConfig};
 use netns_fixtures::{
     CallError, Capture, Containerd, DEADLINE, Engine, Incumbent, Lab, Lan, Need, Podman, Sandbox,
-    binary, install_plugin, sandbox, until_found,
+    assert_says, binary, install_plugin, sandbox, until_found,
 };
 use serde_json::json;
 
@@ -74,14 +74,8 @@ fn gives_and_takes_back<E: Engine>(lab: &Lab) -> Result<(), CallError> {
     let look = "/bin/busybox ip -4 addr show dev eth0; /bin/busybox ip route";
     let printed = engine.run("c1", &["sh", "-c", look])?;
     let address = seen.wait_for_dhcp(Kind::Ack, DEADLINE, |_| true)?.yiaddr;
-    assert!(
-        printed.contains(&format!("inet {address}/16 ")),
-        "{printed}"
-    );
-    assert!(
-        printed.contains("default via 10.7.0.1 dev eth0"),
-        "{printed}"
-    );
+    assert_says(&printed, &format!("inet {address}/16 "));
+    assert_says(&printed, "default via 10.7.0.1 dev eth0");
     // The container has ended, and its namespace with it.
     seen.wait_for_release(address, DEADLINE)?;
     server.wait_until_free()?;
@@ -100,11 +94,8 @@ fn ptp_is_refused_with_the_reason<E: Engine>(sandbox: &Sandbox) -> Result<(), Ca
         .run("c1", &["true"])
         .expect_err("ptp has no interface to ask through")
         .to_string();
-    assert!(
-        error.contains("no interface eth0")
-            && error.contains("ptp, for example, creates it afterwards"),
-        "{error}"
-    );
+    assert_says(&error, "no interface eth0");
+    assert_says(&error, "ptp, for example, creates it afterwards");
     lab.daemon().wait_until_empty()?;
     assert_eq!(server.leases()?, []);
     Ok(())
@@ -131,14 +122,8 @@ fn ranges_give_an_address_and_take_it_back<E: Engine>(sandbox: &Sandbox) -> Resu
                 "/bin/busybox ip -4 addr show dev eth0; /bin/busybox ip route",
             ],
         )?;
-        assert!(
-            printed.contains(&format!("inet {address}/24 ")),
-            "{printed}"
-        );
-        assert!(
-            printed.contains("default via 10.9.0.1 dev eth0"),
-            "{printed}"
-        );
+        assert_says(&printed, &format!("inet {address}/24 "));
+        assert_says(&printed, "default via 10.9.0.1 dev eth0");
         // The container has ended.
         let file = data_dir.join("pods").join(address);
         until_found("the address to be free", DEADLINE, || {
@@ -152,8 +137,7 @@ fn ranges_give_an_address_and_take_it_back<E: Engine>(sandbox: &Sandbox) -> Resu
 #[test]
 fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> {
     let needs = [Podman::NEEDS, Incumbent::NEEDS, &[Need::Program("dnsmasq")]].concat();
-    let sandbox = sandbox!(&needs);
-    let mut lab = Lab::of_the_system(&sandbox)?;
+    let mut lab = Lab::of_the_system(&sandbox!(&needs))?;
     let server = Dnsmasq::start(&lab.lan, Grants::default().renewed(5, 9))?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
@@ -170,18 +154,13 @@ fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> 
     lab.daemon()
         .wait_for_event(&format!("lan/{id}/eth0 adopted "))?;
     let rows = lab.daemon().list()?;
-    assert_eq!(
-        rows.iter().map(|row| &row["address"]).collect::<Vec<_>>(),
-        [&json!(format!("{address}/16"))]
-    );
+    let found = rows.iter().map(|row| &row["address"]).collect::<Vec<_>>();
+    assert_eq!(found, [&json!(format!("{address}/16"))]);
     let renewal =
         |m: &netns_fixtures::Dhcp| m.ciaddr == address && m.source == address && m.is_unicast();
     seen.wait_for_dhcp(Kind::Request, DEADLINE, renewal)?;
     let printed = engine.exec("c1", &["ip", "-4", "addr", "show", "dev", "eth0"])?;
-    assert!(
-        printed.contains(&format!("inet {address}/16 ")),
-        "{printed}"
-    );
+    assert_says(&printed, &format!("inet {address}/16 "));
 
     engine.remove("c1")?;
     seen.wait_for_release(address, DEADLINE)?;
@@ -194,8 +173,7 @@ fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> 
 #[test]
 fn a_restarted_podman_container_has_its_address_again() -> Result<(), CallError> {
     let needs = [Podman::NEEDS, &[Need::Program("kea-dhcp4")]].concat();
-    let sandbox = sandbox!(&needs);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&needs))?;
     let server = Kea::start(&lab.lan, KeaConfig::default())?;
     let engine = Podman::start(&lab.lan.host, &lab.config, &binary("dhcp")?)?;
     let id = engine.keep("c1")?;

@@ -5,7 +5,9 @@ use std::net::Ipv4Addr;
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
-use netns_fixtures::{DEADLINE, Dhcp, Error, Lan, Netns, mac, mac_text, sandbox, until_link};
+use netns_fixtures::{
+    DEADLINE, Dhcp, Error, Lan, Netns, assert_says, mac, mac_text, sandbox, until_link,
+};
 
 use crate::docker::{Host, LAN, MAC, needs, only};
 
@@ -82,7 +84,7 @@ pub(crate) fn of_form<'a>(form: &'a str, parent: &'a str, leases: &[&'a str]) ->
 
 /// Returns the names of a namespace's links.
 pub(crate) fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
-    let shown = netns.run_command("ip", &["-brief", "link"], "")?;
+    let shown = netns.sh("ip -brief link")?;
     let name = |line: &str| line.split([' ', '@']).next().map(str::to_owned);
     // Links that give a lease back over a bridge go by themselves.
     Ok(shown
@@ -94,8 +96,7 @@ pub(crate) fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
 
 #[test]
 fn a_first_process_has_its_address_router_and_mtu() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let to = |subnet: &str| subnet.parse().expect("a subnet");
     let routes = vec![
         (to("0.0.0.0/0"), Lan::SERVER),
@@ -117,22 +118,11 @@ fn a_first_process_has_its_address_router_and_mtu() -> Result<(), Error> {
         host.seen.clear()?;
         let printed = host.docker.run(&LAN, &["sh", "-c", &look])?;
         let ack = host.seen.wait_for_dhcp(Kind::Ack, DEADLINE, |_| true)?;
-        assert!(
-            printed.contains(&format!("inet {}/16 ", ack.yiaddr)),
-            "{printed}"
-        );
-        assert!(
-            printed.contains(&mac_text(ack.chaddr)) && printed.contains("mtu 1400"),
-            "{printed}"
-        );
-        assert!(
-            printed.contains("default via 10.7.0.1 dev eth0"),
-            "{printed}"
-        );
-        assert!(
-            printed.contains("192.0.2.0/24 via 10.7.0.9 dev eth0"),
-            "{printed}"
-        );
+        assert_says(&printed, &format!("inet {}/16 ", ack.yiaddr));
+        assert_says(&printed, &mac_text(ack.chaddr));
+        assert_says(&printed, "mtu 1400");
+        assert_says(&printed, "default via 10.7.0.1 dev eth0");
+        assert_says(&printed, "192.0.2.0/24 via 10.7.0.9 dev eth0");
         server.wait_until_free()?;
         host.only_links(&before)?;
         host.docker.docker(&["network", "rm", "lan"])?;
@@ -143,8 +133,7 @@ fn a_first_process_has_its_address_router_and_mtu() -> Result<(), Error> {
 
 #[test]
 fn a_chosen_ethernet_address_keeps_its_address_over_rm() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.wire("lan", &[])?;
     let how = [&LAN[..], &["--mac-address", MAC]].concat();
@@ -153,7 +142,7 @@ fn a_chosen_ethernet_address_keeps_its_address_over_rm() -> Result<(), Error> {
     let discover = host
         .seen
         .wait_for_dhcp(Kind::Discover, DEADLINE, |m| mac_text(m.chaddr) == MAC)?;
-    assert_eq!(discover.option(61).as_deref().map(|id| id[0]), Some(1));
+    assert_eq!(discover.option(61).map(|id| id[0]), Some(1));
     let inside = host
         .docker
         .exec("web", &["ip", "link", "show", "dev", "eth0"])?;
@@ -169,17 +158,11 @@ fn a_chosen_ethernet_address_keeps_its_address_over_rm() -> Result<(), Error> {
 
 #[test]
 fn two_networks_may_share_a_parent() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    host.docker.docker(&[
-        "network",
-        "create",
-        "--internal",
-        "--subnet",
-        "172.20.0.0/24",
-        "inner",
-    ])?;
+    let inner = ["--internal", "--subnet", "172.20.0.0/24", "inner"];
+    host.docker
+        .docker(&[&["network", "create"], &inner[..]].concat())?;
     let before = host.links()?;
     for form in FORMS {
         host.wire_as(form, "lan", &["grace=0"])?;
@@ -191,10 +174,8 @@ fn two_networks_may_share_a_parent() -> Result<(), Error> {
         host.docker
             .keep("db", &[&["--network", "same"], ip].concat())?;
         host.docker.docker(&["network", "connect", "lan", "web"])?;
-        let (web, db) = (
-            host.docker.address("web", "lan")?,
-            host.docker.address("db", "same")?,
-        );
+        let web = host.docker.address("web", "lan")?;
+        let db = host.docker.address("db", "same")?;
         assert_ne!(web, db);
         assert!(ip.is_empty() || db == Ipv4Addr::new(10, 7, 2, 77), "{db}");
         let inside = host
@@ -217,8 +198,7 @@ fn two_networks_may_share_a_parent() -> Result<(), Error> {
 
 #[test]
 fn a_container_on_a_bridge_has_a_port_of_it() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     host.lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
@@ -239,11 +219,8 @@ fn a_container_on_a_bridge_has_a_port_of_it() -> Result<(), Error> {
     let address = host.address("web")?;
     host.pings("web")?;
     only(&server, &[address])?;
-    assert_eq!(
-        host.links()?.difference(&before).count(),
-        1,
-        "the bridge's end of its veth"
-    );
+    // The bridge's end of its veth.
+    assert_eq!(host.links()?.difference(&before).count(), 1);
     host.docker.docker(&["rm", "--force", "web"])?;
     server.wait_until_free()?;
     host.only_links(&before)?;
@@ -253,8 +230,7 @@ fn a_container_on_a_bridge_has_a_port_of_it() -> Result<(), Error> {
 
 #[test]
 fn a_bad_option_is_refused_with_the_way_out() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let before = host.links()?;
     let refused = |option: &str, more: &[&str], said: &str| {
         let error = host
@@ -317,8 +293,7 @@ fn a_bad_option_is_refused_with_the_way_out() -> Result<(), Error> {
 /// address.
 #[test]
 fn the_address_of_the_host_is_given_to_no_container() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let own = Ipv4Addr::new(10, 7, 1, 1);
     let mac = mac(1);
     host.lab.lan.host.set_mac(Lan::IFNAME, mac)?;
@@ -335,12 +310,9 @@ fn the_address_of_the_host_is_given_to_no_container() -> Result<(), Error> {
             .docker
             .run(&[&LAN[..], &["--mac-address", &mac]].concat(), &["true"]);
         let error = run.expect_err("the host has that address").to_string();
-        assert!(
-            error.contains(&own.to_string())
-                && error.contains("this host itself")
-                && error.contains(&mac),
-            "{error}"
-        );
+        assert_says(&error, &own.to_string());
+        assert_says(&error, "this host itself");
+        assert_says(&error, &mac);
         Ok(())
     })?;
     let given_back = |m: &Dhcp| [Kind::Release, Kind::Decline].contains(&m.kind);

@@ -186,8 +186,7 @@ impl Faulty {
 
 #[test]
 fn an_error_in_any_call_leaves_a_clean_network() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut faulty = Faulty::new(&sandbox)?;
+    let mut faulty = Faulty::new(&sandbox!(&needs()))?;
     for form in FORMS {
         for fate in [Fate::Refused, Fate::Garbled] {
             for (call, fails) in CALLS.into_iter().filter(|(call, _)| is_ours(form, call)) {
@@ -214,8 +213,7 @@ const OF_A_CONTAINER: [&str; 6] = [
 
 #[test]
 fn a_dockerd_killed_in_any_call_leaves_a_clean_network() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut faulty = Faulty::new(&sandbox)?;
+    let mut faulty = Faulty::new(&sandbox!(&needs()))?;
     for form in FORMS {
         faulty.create(form)?;
         for fate in [Fate::HungUp, Fate::Unheard] {

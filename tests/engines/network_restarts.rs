@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use netns_fixtures::model::{Kind, code};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
-use netns_fixtures::{DEADLINE, Error, Lan, Need, sandbox, until_link};
+use netns_fixtures::{DEADLINE, Error, Need, sandbox, until_link};
 
 use crate::docker::{Host, LAN, MAC, kill_in, needs, only};
 use crate::network::{FORMS, links};
@@ -15,8 +15,7 @@ pub(crate) const UNSAID: Duration = Duration::from_secs(60);
 
 #[test]
 fn containers_keep_their_links_while_dockerd_restarts() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     host.docker.stop()?;
@@ -46,8 +45,7 @@ fn containers_keep_their_links_while_dockerd_restarts() -> Result<(), Error> {
 /// container.
 #[test]
 fn a_released_address_is_off_what_dockerd_left_inside() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let timers = Some((Duration::from_secs(4), Duration::from_secs(8)));
     let grants = |last| Grants {
         pool: Ipv4Addr::new(10, 7, last, 1)..=Ipv4Addr::new(10, 7, last, 99),
@@ -79,8 +77,7 @@ fn a_released_address_is_off_what_dockerd_left_inside() -> Result<(), Error> {
         })?;
         host.docker
             .docker(&["network", "connect", network, "web"])?;
-        let ping = ["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()];
-        host.docker.exec("web", &ping)?;
+        host.pings("web")?;
         host.docker.docker(&["rm", "--force", "web"])?;
         host.lab.daemon().wait_until_empty()?;
     }
@@ -90,8 +87,7 @@ fn a_released_address_is_off_what_dockerd_left_inside() -> Result<(), Error> {
 /// With our network driver, and with Docker's own.
 #[test]
 fn a_chosen_mac_keeps_its_address_when_dockerd_is_killed() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     for ours in [true, false] {
@@ -127,8 +123,7 @@ fn a_chosen_mac_keeps_its_address_when_dockerd_is_killed() -> Result<(), Error> 
 
 #[test]
 fn a_restarted_daemon_hears_of_a_containers_end() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     host.wire("lan", &["-o", "grace=0"])?;
@@ -149,8 +144,7 @@ fn a_restarted_daemon_hears_of_a_containers_end() -> Result<(), Error> {
 
 #[test]
 fn a_dockerd_killed_as_it_makes_a_link_leaves_none() -> Result<(), Error> {
-    let sandbox = sandbox!(&[needs(), vec![Need::Program("nft")]].concat());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&[needs(), vec![Need::Program("nft")]].concat()))?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     host.wire("lan", &["-o", "grace=0"])?;
@@ -165,10 +159,7 @@ fn a_dockerd_killed_as_it_makes_a_link_leaves_none() -> Result<(), Error> {
     server.wait_until_free()?;
     host.lab.daemon().wait_until_empty()?;
     host.only_links(&before)?;
-    host.lab
-        .lan
-        .server
-        .run_command("nft", &["delete", "table", "ip", "wall"], "")?;
+    host.lab.lan.server.sh("nft delete table ip wall")?;
 
     // When the link is there; dockerd may have heard about it or not.
     host.docker.kill9()?;
@@ -224,8 +215,7 @@ fn stays(host: &Host, name: &str, network: &str, mac: &str) -> Result<Ipv4Addr, 
 
 #[test]
 fn containers_on_our_links_survive_a_power_loss() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     let mut containers = Vec::new();
@@ -247,8 +237,7 @@ fn containers_on_our_links_survive_a_power_loss() -> Result<(), Error> {
             .rewind()
             .wait_for_dhcp(Kind::Request, DEADLINE, |m| {
                 // INIT-REBOOT
-                m.address_option(code::REQUESTED) == Some(*address)
-                    && m.option(code::SERVER).is_none()
+                m.address(code::REQUESTED) == Some(*address) && m.option(code::SERVER).is_none()
             })?;
     }
     only(
@@ -266,8 +255,7 @@ fn containers_on_our_links_survive_a_power_loss() -> Result<(), Error> {
 /// dockerd waits for all of them before it serves, and does not try again.
 #[test]
 fn containers_on_our_links_start_without_a_server() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let mut before = Vec::new();
     for (network, form) in BOTH {

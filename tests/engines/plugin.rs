@@ -63,18 +63,11 @@ impl Host {
     /// Makes the network `lan`, with Docker's own driver or ours.
     fn network(&self, how: &[&str]) -> Result<(), Error> {
         let parent = format!("parent={}", Lan::IFNAME);
-        let network = [
-            "network",
-            "create",
-            "-o",
-            &parent,
-            "--ipam-driver",
-            DRIVER,
-            "--ipam-opt",
-            &parent,
-        ];
+        let network = ["network", "create", "-o", &parent];
+        let ipam = ["--ipam-driver", DRIVER, "--ipam-opt", &parent];
+        let lan = ["--subnet", "10.7.0.0/16", "lan"];
         self.docker
-            .docker(&[&network, how, &["--subnet", "10.7.0.0/16", "lan"]].concat())
+            .docker(&[&network, &ipam, how, &lan].concat())
             .map(drop)
     }
 
@@ -82,18 +75,15 @@ impl Host {
     fn found(&self, name: &str) -> Result<(), Error> {
         let id = self.plugin(&["inspect", "--format", "{{.Id}}", NAME])?;
         let socket = format!("{}/{}/control.sock", Dockerd::PLUGINS, id.trim());
-        let leasehold = binary("leasehold")?.to_string_lossy().into_owned();
+        let leasehold = binary("leasehold")?.display().to_string();
+        let list = format!("'{leasehold}' list --json --socket {socket}");
         until_link(
             &self.docker.netns(name)?,
             "a lease inside",
             DEADLINE,
             || {
-                let list = self.lab.lan.host.run_command(
-                    &leasehold,
-                    &["list", "--json", "--socket", &socket],
-                    "",
-                )?;
-                Ok(list.contains(Dockerd::NETNS).then_some(()))
+                let listed = self.lab.lan.host.sh(&list)?;
+                Ok(listed.contains(Dockerd::NETNS).then_some(()))
             },
         )
     }
@@ -102,20 +92,14 @@ impl Host {
     fn keep(&self, name: &str) -> Result<(), Error> {
         self.docker
             .keep(name, &[&LAN[..], &["--mac-address", MAC]].concat())?;
-        self.docker
-            .exec(
-                name,
-                &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()],
-            )
-            .map(drop)
+        self.docker.ping(name, Lan::SERVER)
     }
 }
 
 #[test]
 fn docker_upgrades_our_plugin_under_a_running_container() -> Result<(), Error> {
     let needs = [&needs()[..], &[Registry::NEED]].concat();
-    let sandbox = sandbox!(&needs);
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs))?;
     let _registry = Registry::start(&host.lab.lan.host)?;
     let [old, new] = ["1", "2"].map(|tag| format!("{}/leasehold:{tag}", Registry::ADDRESS));
     for image in [&old, &new] {
@@ -139,17 +123,11 @@ fn docker_upgrades_our_plugin_under_a_running_container() -> Result<(), Error> {
         &new,
     ])?;
     host.plugin(&["enable", NAME])?;
-    host.docker.exec(
-        "web",
-        &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()],
-    )?;
+    host.docker.ping("web", Lan::SERVER)?;
     only(&host.server, &[address])?;
     host.docker.docker(&["restart", "-t", "0", "web"])?;
-    assert_eq!(
-        host.docker.address("web", "lan")?,
-        address,
-        "by its Ethernet address"
-    );
+    // By its Ethernet address.
+    assert_eq!(host.docker.address("web", "lan")?, address);
     host.docker.keep("db", &LAN)?;
     only(&host.server, &[address, host.docker.address("db", "lan")?])?;
 
@@ -162,8 +140,7 @@ fn docker_upgrades_our_plugin_under_a_running_container() -> Result<(), Error> {
 
 #[test]
 fn a_setting_turns_the_plugin_into_one_for_ipvlan() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     host.create(NAME)?;
     let id = host.plugin(&["inspect", "--format", "{{.Id}}", NAME])?;
     let socket = format!("{}/{}/leasehold.sock", Dockerd::PLUGINS, id.trim());
@@ -193,8 +170,7 @@ const CAPABILITIES: [(&str, &str); 3] = [
 
 #[test]
 fn each_capability_of_the_plugin_is_needed_and_no_other() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let path = host.dir.join("config.json");
     let mut config: Value =
         serde_json::from_slice(&fs::read(&path).expect("it was built")).expect("it is JSON");
@@ -242,8 +218,7 @@ fn each_capability_of_the_plugin_is_needed_and_no_other() -> Result<(), Error> {
 
 #[test]
 fn the_documents_plugin_serves_a_swarms_services_too() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let printed = commands_of(DOCKER, "## The managed plugin");
     let [create, enable, network, config, from, _] = &printed[..] else {
         panic!("six commands: {printed:?}")
@@ -291,10 +266,7 @@ fn the_documents_plugin_serves_a_swarms_services_too() -> Result<(), Error> {
             Ok(Some(listed.trim().to_owned()).filter(|id| !id.is_empty()))
         },
     )?;
-    host.docker.exec(
-        &task,
-        &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()],
-    )?;
+    host.docker.ping(&task, Lan::SERVER)?;
     only(&host.server, &[host.docker.address(&task, "lan")?])?;
     host.docker.docker(&["service", "rm", "web"])?;
     host.server.wait_until_free()?;

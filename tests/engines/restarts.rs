@@ -9,8 +9,7 @@ use crate::docker::{Host, LAN, needs, only};
 
 #[test]
 fn containers_go_on_and_end_while_our_daemon_is_away() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&[])?;
     host.docker.keep("web", &LAN)?;

@@ -55,10 +55,7 @@ impl Side {
             .docker
             .exec("web", &["ip", "-4", "addr", "show", "dev", self.ifname])?;
         assert!(inside.contains(&format!("inet {address}/16 ")), "{inside}");
-        host.docker.exec(
-            "web",
-            &["ping", "-c", "1", "-W", "10", &self.router.to_string()],
-        )?;
+        host.docker.ping("web", self.router)?;
         only(&self.server, &[address])?;
         Ok(address)
     }
@@ -106,8 +103,7 @@ fn lives(
     second: &'static str,
     make: impl Fn(&Host, &str, &Side) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let (first, second) = (Side::first(&host)?, Side::second(&host, second)?);
     let before = host.links()?;
     make(&host, Lan::IFNAME, &first)?;
@@ -142,10 +138,8 @@ fn lives(
     only(&gone.server, &[])?;
     found(&host, 1)?;
     assert_eq!(stays.reached(&host)?, address);
-    assert_eq!(
-        routes(&host)?,
-        [stays.own_route(address), stays.default_route()]
-    );
+    let seen = routes(&host)?;
+    assert_eq!(seen, [stays.own_route(address), stays.default_route()]);
     host.docker.docker(&["rm", "--force", "web"])?;
     stays.server.wait_until_free()?;
     host.lab.daemon().wait_until_empty()?;
@@ -190,8 +184,7 @@ fn two_lans_over_dockers_macvlan_give_one_default_route() -> Result<(), Error> {
 /// Docker's own network comes after the LAN's by name, and its subnet lies within a route of the LAN. Both LANs name that route.
 #[test]
 fn overlapping_routes_keep_no_container_from_starting() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let far = |by| {
         vec![
             ("0.0.0.0/0".parse().expect("a subnet"), by),
@@ -244,8 +237,7 @@ fn overlapping_routes_keep_no_container_from_starting() -> Result<(), Error> {
 /// Docker prefers the second network, by its name.
 #[test]
 fn docker_may_move_a_default_route_that_we_changed() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     let grants = Grants::lasting(120).renewed(4, 8);
     let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(grants.clone()))?;
     let second = Side::second(&host, "again")?;

@@ -7,8 +7,7 @@ use crate::docker::{Host, LAN, needs, only};
 
 #[test]
 fn where_no_router_is_named_docker_adds_none_of_its_own() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let host = Host::new(&sandbox)?;
+    let host = Host::new(&sandbox!(&needs()))?;
     // With classless routes, the router does not count (RFC 3442).
     let routes = vec![(
         "192.0.2.0/24".parse().expect("a subnet"),
@@ -47,8 +46,7 @@ fn where_no_router_is_named_docker_adds_none_of_its_own() -> Result<(), Error> {
 
 #[test]
 fn addresses_of_dockers_own_are_put_on_without_dhcp() -> Result<(), Error> {
-    let sandbox = sandbox!(&needs());
-    let mut host = Host::new(&sandbox)?;
+    let mut host = Host::new(&sandbox!(&needs()))?;
     let _server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     let parent = format!("parent={}", Lan::IFNAME);

@@ -90,14 +90,10 @@ fn is_what_the_model_reads(ours: &Result<Message, BadMessage>, modelled: &model:
         return;
     }
     let ours = ours.as_ref().expect("what the strict reader takes");
-    assert_eq!(
-        (ours.yiaddr, ours.giaddr),
-        (modelled.yiaddr, modelled.giaddr)
-    );
-    assert_eq!(
-        (ours.xid, ours.chaddr.0),
-        (modelled.xid, modelled.hardware())
-    );
+    let found = (ours.yiaddr, ours.giaddr);
+    assert_eq!(found, (modelled.yiaddr, modelled.giaddr));
+    let found = (ours.xid, ours.chaddr.0);
+    assert_eq!(found, (modelled.xid, modelled.hardware()));
     let options = &ours.options;
     assert_eq!(options.lease_time, modelled.number(code::LEASE_TIME));
     assert_eq!(

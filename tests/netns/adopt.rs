@@ -22,8 +22,7 @@ pub(crate) fn needs() -> Vec<Need> {
 
 #[test]
 fn the_next_daemon_adopts_addresses_of_running_containers() -> Result<(), CallError> {
-    let sandbox = sandbox!(&needs());
-    let mut lab = Lab::without_daemon(&sandbox)?;
+    let mut lab = Lab::without_daemon(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&lab.lan, short::<netns_fixtures::server::DnsmasqProgram>())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
@@ -38,10 +37,8 @@ fn the_next_daemon_adopts_addresses_of_running_containers() -> Result<(), CallEr
     for (member, before) in [&first, &second].into_iter().zip(before) {
         // Both ask at once: either may be the first.
         let question = witness::init_reboot(seen.rewind(), member, DEADLINE)?;
-        assert_eq!(
-            question.option(code::CLIENT_ID),
-            before?.option(code::CLIENT_ID)
-        );
+        let found = question.option(code::CLIENT_ID);
+        assert_eq!(found, before?.option(code::CLIENT_ID));
         lab.daemon()
             .wait_for_event(&format!("lan/{}/eth0 adopted ", member.container.id))?;
     }
@@ -66,8 +63,7 @@ fn the_next_daemon_adopts_addresses_of_running_containers() -> Result<(), CallEr
 
 #[test]
 fn what_is_not_as_the_cache_says_is_not_adopted() -> Result<(), CallError> {
-    let sandbox = sandbox!(&needs());
-    let mut lab = Lab::without_daemon(&sandbox)?;
+    let mut lab = Lab::without_daemon(&sandbox!(&needs()))?;
     let server = Dnsmasq::start(&lab.lan, Grants::default())?;
     let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
     let stays = attach(&lab, &incumbent, "stays")?;

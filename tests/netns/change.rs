@@ -28,8 +28,7 @@ fn renumbered() -> Grants {
 
 #[test]
 fn a_renumbered_lan_renumbers_its_containers() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq"), Need::Program("ip")]);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq"), Need::Program("ip")]))?;
     let mut server = Dnsmasq::start(&lab.lan, at_first())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let member = lab.attach("c1")?;
@@ -77,10 +76,8 @@ fn the_interface_loses_an_expired_lease_and_gets_the_next() -> Result<(), CallEr
     member.container.wait_for_addresses(&[], DEADLINE)?;
     assert!(member.container.netns.is_up("eth0")?, "the link stays up");
     witness::routes(&member.container, &[], &["default", "10.7."], DEADLINE)?;
-    assert!(
-        lab.daemon().list()?[0]["address"].is_null(),
-        "an address that is not ours is nobody's to be told"
-    );
+    // An address that is not ours is nobody's to be told.
+    assert!(lab.daemon().list()?[0]["address"].is_null());
 
     server.forget_leases()?;
     server.restart(None)?;

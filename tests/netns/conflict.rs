@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use netns_fixtures::model::{Config, Event, Kind, code};
+use netns_fixtures::model::{Arp, Config, Event, Kind, code};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, IscDhcpd, ModelServer};
 use netns_fixtures::{
-    Arp, CallError, Capture, Container, DEADLINE, Error, Lab, Lan, Mac, Member, Need, Netns,
-    Packet, mac_text, sandbox,
+    CallError, Capture, Container, DEADLINE, Error, Lab, Lan, Mac, Member, Need, Netns, Packet,
+    mac_text, sandbox,
 };
 
 const NEEDS: &[Need] = &[Need::Program("dnsmasq")];
@@ -64,8 +64,8 @@ impl Stage {
         let decline = self
             .seen
             .wait_for_dhcp(Kind::Decline, DEADLINE, |m| m.chaddr == CONTAINER)?;
-        assert_eq!(decline.address_option(code::REQUESTED), Some(KEPT));
-        assert_eq!(decline.address_option(code::SERVER), Some(Lan::SERVER));
+        assert_eq!(decline.address(code::REQUESTED), Some(KEPT));
+        assert_eq!(decline.address(code::SERVER), Some(Lan::SERVER));
         assert!(
             decline.ciaddr.is_unspecified()
                 && decline.source.is_unspecified()
@@ -108,8 +108,7 @@ fn is_from_container(packet: &Packet) -> Option<&Arp> {
 
 #[test]
 fn a_free_address_is_probed_for_and_announced() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut stage = Stage::new(&sandbox, None)?;
+    let mut stage = Stage::new(&sandbox!(NEEDS), None)?;
     let member = stage.attach()?;
     assert_eq!(member.address, KEPT);
     let none = Ipv4Addr::UNSPECIFIED;
@@ -124,8 +123,7 @@ fn a_free_address_is_probed_for_and_announced() -> Result<(), CallError> {
 #[test]
 fn a_new_ethernet_address_is_announced_to_the_lan() -> Result<(), CallError> {
     const OTHER: Mac = [2, 0x6c, 0, 0, 9, 78];
-    let sandbox = sandbox!(&[NEEDS, &[Need::Program("ip")]].concat());
-    let mut stage = Stage::new(&sandbox, None)?;
+    let mut stage = Stage::new(&sandbox!(&[NEEDS, &[Need::Program("ip")]].concat()), None)?;
     let member = stage.attach()?;
     // As the plugin `tuning` does, after the main plugin.
     let set = |change: &[&str]| {
@@ -167,10 +165,8 @@ fn an_address_that_a_sibling_uses_is_declined() -> Result<(), CallError> {
     for detection in ["optimistic", "strict"] {
         let mut lab = Lab::new(&sandbox)?;
         lab.config["ipam"]["conflictDetection"] = detection.into();
-        let (pool, answer_time) = (
-            (KEPT, Ipv4Addr::new(10, 7, 0, 99)),
-            Duration::from_millis(500),
-        );
+        let pool = (KEPT, Ipv4Addr::new(10, 7, 0, 99));
+        let answer_time = Duration::from_millis(500);
         let server = ModelServer::start(
             &lab.lan,
             Config {
@@ -194,8 +190,7 @@ fn an_address_that_a_sibling_uses_is_declined() -> Result<(), CallError> {
 /// The kernel answers on each interface for the addresses of all.
 #[test]
 fn a_static_macvlan_beside_the_leased_one_claims_nothing() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut stage = Stage::new(&sandbox, None)?;
+    let mut stage = Stage::new(&sandbox!(NEEDS), None)?;
     let member = stage.attach()?;
     let (inside, lan) = (&member.container.netns, &stage.lab.lan);
     lan.host
@@ -220,8 +215,7 @@ fn a_static_macvlan_beside_the_leased_one_claims_nothing() -> Result<(), CallErr
 /// The kernel copies what a macvlan broadcasts for each of its siblings.
 #[test]
 fn siblings_hear_each_message_once_and_the_wire_all() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut stage = Stage::new(&sandbox, None)?;
+    let mut stage = Stage::new(&sandbox!(NEEDS), None)?;
     let sibling = stage
         .lab
         .lan
@@ -289,8 +283,7 @@ fn a_station_that_claims_all_addresses_stops_nobody() -> Result<(), CallError> {
 
 #[test]
 fn an_address_that_a_neighbour_takes_later_is_replaced() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut stage = Stage::new(&sandbox, None)?;
+    let mut stage = Stage::new(&sandbox!(NEEDS), None)?;
     let member = stage.attach()?;
     assert_eq!(member.address, KEPT);
     stage.take()?;
@@ -308,8 +301,7 @@ fn an_address_that_a_neighbour_takes_later_is_replaced() -> Result<(), CallError
 
 #[test]
 fn strict_detection_answers_when_the_probes_are_over() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut stage = Stage::new(&sandbox, Some("strict"))?;
+    let mut stage = Stage::new(&sandbox!(NEEDS), Some("strict"))?;
     stage.take()?;
     let member = stage.lab.add(stage.container()?)?;
     member.container.configure(&member.result)?;
@@ -323,8 +315,7 @@ fn strict_detection_answers_when_the_probes_are_over() -> Result<(), CallError> 
 /// ISC dhcpd offers a `fixed-address` again after each DECLINE.
 #[test]
 fn a_fixed_address_in_use_fails_only_its_own_containers() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dhcpd")]);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&[Need::Program("dhcpd")]))?;
     let server = IscDhcpd::start(
         &lab.lan,
         Grants {

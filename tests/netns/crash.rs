@@ -12,8 +12,7 @@ const LEASES: usize = 50;
 
 #[test]
 fn fifty_leases_outlive_kill_9() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("kea-dhcp4")]);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&[Need::Program("kea-dhcp4")]))?;
     // T1 leaves room for everything before the first renewal, even on a busy machine.
     let server = Kea::start(&lab.lan, Grants::lasting(40).renewed(20, 30))?;
     let members = each(0..LEASES, |i| lab.attach(&format!("c{i}")))?;
@@ -65,18 +64,14 @@ fn fifty_leases_outlive_kill_9() -> Result<(), CallError> {
 
 #[test]
 fn del_while_the_daemon_is_down_is_not_forgotten() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq")]))?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let (gone, stays) = (lab.attach("gone")?, lab.attach("stays")?);
     lab.kill9()?;
 
     lab.detach(&gone)?;
-    assert_eq!(
-        server.leases()?.len(),
-        2,
-        "nobody was there to send a RELEASE"
-    );
+    // Nobody was there to send a RELEASE.
+    assert_eq!(server.leases()?.len(), 2);
     lab.start_daemon()?;
     server.wait_for("the release of one lease", DEADLINE, |leases| {
         let left: Vec<_> = leases.iter().map(|lease| lease.address).collect();

@@ -13,10 +13,8 @@ fn the_demo_runs_to_its_end() -> Result<(), Error> {
         .env("CARGO", "true")
         .output()
         .expect("the demo starts");
-    let (said, failed) = (
-        String::from_utf8_lossy(&demo.stdout),
-        String::from_utf8_lossy(&demo.stderr),
-    );
+    let said = String::from_utf8_lossy(&demo.stdout);
+    let failed = String::from_utf8_lossy(&demo.stderr);
     assert!(demo.status.success(), "{said}\n{failed}");
     assert_eq!(failed, "");
     for awaited in [

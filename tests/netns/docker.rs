@@ -11,7 +11,7 @@ use netns_fixtures::engine::played::{
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{
-    Capture, DEADLINE, Error, Lab, Lan, Need, Process, Sandbox, mac, mac_text, sandbox,
+    Capture, DEADLINE, Error, Lab, Lan, Need, Process, Sandbox, assert_says, mac, mac_text, sandbox,
 };
 use serde_json::json;
 
@@ -53,10 +53,8 @@ fn lives(
 ) -> Result<Vec<String>, Error> {
     let docker = play(lab, version)?;
     let network = docker.network_create(plan)?;
-    assert_eq!(
-        (network.pool, network.gateway),
-        (Lan::SUBNET, Some(Lan::SERVER))
-    );
+    let found = (network.pool, network.gateway);
+    assert_eq!(found, (Lan::SUBNET, Some(Lan::SERVER)));
     let web = docker.run(&network, "web", RunPlan::default())?;
     let lease = server
         .lease_of(&mac_text(web.container.mac))?
@@ -73,8 +71,7 @@ fn lives(
 
 #[test]
 fn every_docker_gets_lan_addresses_over_macvlan() -> Result<(), Error> {
-    let sandbox = sandbox!(NEEDS);
-    let lab = Lab::with_docker(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox!(NEEDS))?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     for version in EngineVersion::ALL {
         let spaces = 1 + usize::from(version > EngineVersion::V25);
@@ -93,14 +90,11 @@ fn every_docker_gets_lan_addresses_over_macvlan() -> Result<(), Error> {
 
 #[test]
 fn every_docker_gets_lan_addresses_over_a_bridge() -> Result<(), Error> {
-    let sandbox = sandbox!(NEEDS);
-    let lab = Lab::with_docker(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox!(NEEDS))?;
     lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let plan = NetworkPlan {
-        gateway: Some(Lan::SERVER),
-        ..plan(Driver::Bridge(Lan::BRIDGE.to_owned()))
-    };
+    let mut plan = plan(Driver::Bridge(Lan::BRIDGE.to_owned()));
+    plan.gateway = Some(Lan::SERVER);
     EngineVersion::ALL
         .into_iter()
         .try_for_each(|version| lives(&lab, &server, version, &plan).map(drop))
@@ -108,8 +102,7 @@ fn every_docker_gets_lan_addresses_over_a_bridge() -> Result<(), Error> {
 
 #[test]
 fn a_look_at_a_silent_lan_says_what_came_in_on_its_bridge() -> Result<(), Error> {
-    let sandbox = sandbox!(NEEDS);
-    let lab = Lab::with_docker(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox!(NEEDS))?;
     lab.lan.add_host_bridge()?;
     let look = || {
         let docker = play(&lab, EngineVersion::V29)?;
@@ -133,17 +126,13 @@ fn a_look_at_a_silent_lan_says_what_came_in_on_its_bridge() -> Result<(), Error>
     command.args(arping);
     let _talks = Process::start(&lab.lan.server, "a station that talks", command)?;
     let why = look()?;
-    assert!(
-        why.contains(" came in on cni0 from outside, so the wire works"),
-        "{why}"
-    );
+    assert_says(&why, " came in on cni0 from outside, so the wire works");
     Ok(())
 }
 
 #[test]
 fn a_server_in_a_macvlan_serves_the_containers_beside_it() -> Result<(), Error> {
-    let sandbox = sandbox!(NEEDS);
-    let lab = Lab::with_docker(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox!(NEEDS))?;
     let machine = lab.lan.sibling("server-c", Ipv4Addr::new(10, 7, 0, 3))?;
     let server = Dnsmasq::start_in(&machine, DnsmasqConfig::default())?;
     for version in EngineVersion::ALL {
@@ -179,14 +168,11 @@ fn a_server_in_a_macvlan_serves_the_containers_beside_it() -> Result<(), Error> 
 
 #[test]
 fn a_name_keeps_its_address_when_its_network_is_removed() -> Result<(), Error> {
-    let sandbox = sandbox!(NEEDS);
-    let lab = Lab::with_docker(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox!(NEEDS))?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, EngineVersion::V29)?;
-    let plan = NetworkPlan {
-        options: json!({ "parent": Lan::IFNAME }),
-        ..macvlan()
-    };
+    let mut plan = macvlan();
+    plan.options = json!({ "parent": Lan::IFNAME });
     let network = docker.network_create(&plan)?;
     let first = docker.run(&network, "web", RunPlan::default())?;
     let address = first.address;
@@ -210,8 +196,7 @@ fn a_name_keeps_its_address_when_its_network_is_removed() -> Result<(), Error> {
 
 #[test]
 fn a_daemon_killed_during_docker_calls_leaves_no_lease() -> Result<(), Error> {
-    let sandbox = sandbox!(&[NEEDS, &[Need::Program("nft")]].concat());
-    let mut lab = Lab::with_docker(&sandbox)?;
+    let mut lab = Lab::with_docker(&sandbox!(&[NEEDS, &[Need::Program("nft")]].concat()))?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let docker = play(&lab, EngineVersion::V29)?;
@@ -238,7 +223,7 @@ fn a_daemon_killed_during_docker_calls_leaves_no_lease() -> Result<(), Error> {
     seen.clear()?;
     let error = thread::scope(|scope| {
         let run = scope.spawn(|| docker.run(&network, "db", RunPlan::default()));
-        seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.address_option(50).is_some())?;
+        seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.address(50).is_some())?;
         again(&mut lab)?;
         Ok::<_, Error>(
             run.join()
@@ -249,9 +234,7 @@ fn a_daemon_killed_during_docker_calls_leaves_no_lease() -> Result<(), Error> {
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     lab.daemon().wait_until_empty()?;
     // The next container with that name gets the lease that only the server knows, and gives it back when it ends.
-    lab.lan
-        .server
-        .run_command("nft", &["delete", "table", "ip", "wall"], "")?;
+    lab.lan.server.sh("nft delete table ip wall")?;
     let [granted] = &server.leases()?[..] else {
         panic!("{:?}", server.leases())
     };
@@ -264,8 +247,7 @@ fn a_daemon_killed_during_docker_calls_leaves_no_lease() -> Result<(), Error> {
 
 #[test]
 fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
-    let sandbox = sandbox!(NEEDS);
-    let (lab, server, docker, network) = macvlans(&sandbox)?;
+    let (lab, server, docker, network) = macvlans(&sandbox!(NEEDS))?;
     let web = docker.run(&network, "web", RunPlan::default())?;
     // One that goes before it is found may still come: its lease stays for ten minutes.
     lab.daemon().wait_until_inside()?;
@@ -279,8 +261,7 @@ fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
 /// ARP does not show this: a macvlan does not reach its parent's host.
 #[test]
 fn the_address_of_the_host_is_neither_released_nor_used() -> Result<(), Error> {
-    let sandbox = sandbox!(NEEDS);
-    let lab = Lab::with_docker(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox!(NEEDS))?;
     let own = Ipv4Addr::new(10, 7, 1, 1);
     let server = Dnsmasq::start(
         &lab.lan,
@@ -304,9 +285,6 @@ fn the_address_of_the_host_is_neither_released_nor_used() -> Result<(), Error> {
         .run(&network, "web", RunPlan::default())
         .expect_err("it is the host's")
         .to_string();
-    assert!(
-        error.contains("which this host itself (eth0) has"),
-        "{error}"
-    );
+    assert_says(&error, "which this host itself (eth0) has");
     Ok(())
 }

@@ -28,10 +28,7 @@ fn lose(lab: &mut Lab, seen: &mut Capture, deleted: bool) -> Result<(), Error> {
 fn goes_on(seen: &mut Capture, mac: Mac, address: Ipv4Addr) -> Result<(), Error> {
     let own = |m: &Dhcp| m.chaddr == mac;
     let asked = seen.rewind().wait_for_dhcp(Kind::Request, DEADLINE, own)?;
-    let asks = (
-        asked.address_option(code::REQUESTED),
-        asked.option(code::SERVER),
-    );
+    let asks = (asked.address(code::REQUESTED), asked.option(code::SERVER));
     assert_eq!(asks, (Some(address), None), "INIT-REBOOT: {asked:?}");
     for kind in [Kind::Ack, Kind::Request, Kind::Ack] {
         seen.wait_for_dhcp(kind, DEADLINE, own)?;
@@ -41,8 +38,7 @@ fn goes_on(seen: &mut Capture, mac: Mac, address: Ipv4Addr) -> Result<(), Error>
 
 #[test]
 fn dockers_containers_outlive_a_lost_store() -> Result<(), Error> {
-    let sandbox = sandbox!(NEEDS);
-    let mut lab = Lab::with_docker(&sandbox)?;
+    let mut lab = Lab::with_docker(&sandbox!(NEEDS))?;
     let server = Dnsmasq::start(&lab.lan, Grants::lasting(120).renewed(5, 9))?;
     let docker = Played::start(&lab.lan.host, EngineVersion::V29, "leasehold")?;
     let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
@@ -121,10 +117,8 @@ fn dockers_containers_outlive_a_lost_store() -> Result<(), Error> {
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()?;
     for wired in [&db, &late, &new] {
-        assert!(
-            lab.lan.host.index(&wired.link_name()).is_err(),
-            "its link is left"
-        );
+        // Its link is left.
+        assert!(lab.lan.host.index(&wired.link_name()).is_err());
     }
     docker.unwire(&ours)?;
     docker.network_rm(theirs)

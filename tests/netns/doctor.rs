@@ -55,20 +55,14 @@ fn a_firewall_on_a_networks_bridge_is_told() -> Result<(), CallError> {
         "its first container will make bridge cni0",
     );
     lab.lan.add_host_bridge()?;
-    let set = |value| {
-        lab.lan
-            .host
-            .run_command("sh", &["-c", &format!("echo {value} > {BRIDGE_NF}")], "")
-    };
+    let set = |value| lab.lan.host.sh(&format!("echo {value} > {BRIDGE_NF}"));
     set(1)?;
     has(
         &found(&lab, &networks)?,
         "warning",
         "bridge netfilter: traffic on the bridge of lan",
     );
-    lab.lan
-        .host
-        .run_command("iptables", &["-P", "FORWARD", "DROP"], "")?;
+    lab.lan.host.sh("iptables -P FORWARD DROP")?;
     has(
         &found(&lab, &networks)?,
         "failure",

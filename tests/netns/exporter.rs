@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use netns_fixtures::model::Config;
 use netns_fixtures::server::ModelServer;
 use netns_fixtures::{
-    CallError, DEADLINE, Error, Lab, Lan, Need, Netns, Process, binary, sandbox, until_found,
+    CallError, DEADLINE, Error, Lab, Lan, Need, Netns, Process, assert_says, binary, sandbox,
+    until_found,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -88,8 +89,7 @@ pub(crate) fn until_measured(host: &Netns, line: &str) -> Result<(), Error> {
 
 #[test]
 fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let mut lab = Lab::without_daemon(&sandbox)?;
+    let mut lab = Lab::without_daemon(&sandbox!(&[]))?;
     lab.home().with_read_socket()?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     let _exporter = start_exporter(&lab)?;
@@ -123,10 +123,8 @@ fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError
     let told = lines
         .find(|line| line.starts_with("data: {\"number\""))
         .expect("an event");
-    assert!(
-        told.contains(r#""kind":"acquired""#) && told.contains(r#""container":"web-0""#),
-        "{told}"
-    );
+    assert_says(&told, r#""kind":"acquired""#);
+    assert_says(&told, r#""container":"web-0""#);
 
     until_measured(
         &host,
@@ -143,10 +141,8 @@ fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError
         "a label names a container or an address: {metrics}"
     );
     let leases = ask(&host, "GET /leases", "127.0.0.1:9467");
-    assert!(
-        leases.1.contains(r#""container":"web-0""#) && leases.1.contains("lease_seconds"),
-        "{leases:?}"
-    );
+    assert_says(&leases.1, r#""container":"web-0""#);
+    assert_says(&leases.1, "lease_seconds");
     lab.detach(&member)?;
 
     let page = ask(&host, "GET /", "[::1]:9467");
@@ -164,11 +160,8 @@ fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError
         ("POST /leases", "localhost", "405"),
         ("GET /v1/log", "localhost", "404"),
     ] {
-        assert_eq!(
-            status(&ask(&host, line, name)),
-            expected,
-            "{line} of {name}"
-        );
+        let answer = ask(&host, line, name);
+        assert_eq!(status(&answer), expected, "{line} of {name}");
     }
     for line in ["GET /v1/show?name=c1", "GET /v1/bindings?network=lan"] {
         let answer = ask_daemon(&lab.home().read_socket(), line);
@@ -251,10 +244,8 @@ fn prometheus_scrapes_it_and_raises_the_alerts() -> Result<(), CallError> {
     scraped("leasehold_up", "1")?;
     scraped("leasehold_leases", "1")?;
     let target = &prometheus(&host, "targets")["activeTargets"][0];
-    assert_eq!(
-        (&target["health"], &target["lastError"]),
-        (&json!("up"), &json!(""))
-    );
+    let found = (&target["health"], &target["lastError"]);
+    assert_eq!(found, (&json!("up"), &json!("")));
     let groups = prometheus(&host, "rules")["groups"].take();
     let rules: Vec<_> = groups
         .as_array()
@@ -342,16 +333,13 @@ fn listens_on_tcp(host: &Netns) -> bool {
 
 #[test]
 fn a_thousand_readers_keep_no_lease_from_its_renewal() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let lab = Lab::with_read_socket(&sandbox)?;
+    let lab = Lab::with_read_socket(&sandbox!(&[]))?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET).lasting(12))?;
     assert!(!listens_on_tcp(&lab.lan.host));
     let first = lab.attach("c1")?;
     let callers: Vec<_> = (0..CALLERS).map(|n| call(&lab, n)).collect();
-    assert!(
-        callers.iter().flatten().count() > CALLERS / 2,
-        "few callers got so far"
-    );
+    // Few callers got so far.
+    assert!(callers.iter().flatten().count() > CALLERS / 2);
     // It comes in by the other socket, and at once.
     let second = lab.attach("c2")?;
     let renewals = || {
@@ -400,8 +388,7 @@ fn call(lab: &Lab, n: usize) -> Option<UnixStream> {
 
 #[test]
 fn a_daemon_that_hangs_is_down_however_many_ask() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let lab = Lab::with_read_socket(&sandbox)?;
+    let lab = Lab::with_read_socket(&sandbox!(&[]))?;
     let _exporter = start_exporter(&lab)?;
     let host = lab.lan.host.clone();
     until_measured(&host, "leasehold_up 1")?;
@@ -427,8 +414,7 @@ fn a_daemon_that_hangs_is_down_however_many_ask() -> Result<(), CallError> {
 
 #[test]
 fn the_exporter_cuts_off_callers_that_send_half_a_request() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let lab = Lab::without_daemon(&sandbox)?;
+    let lab = Lab::without_daemon(&sandbox!(&[]))?;
     let _exporter = start_exporter(&lab)?;
     let limit = Duration::from_secs(10);
     // Several times as many as it serves at once.

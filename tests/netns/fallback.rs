@@ -49,11 +49,8 @@ fn comes_and_goes(server: &mut Dnsmasq, lab: &Lab) -> Result<Vec<Member>, CallEr
     })?;
     running.extend(served.into_iter().chain(going).chain(last));
     let addresses: BTreeSet<_> = running.iter().map(|member| member.address).collect();
-    assert_eq!(
-        (running.len(), addresses.len()),
-        (CROWD, CROWD),
-        "no two have one address"
-    );
+    // No two have one address.
+    assert_eq!((running.len(), addresses.len()), (CROWD, CROWD));
     assert!(local(&running) >= CROWD / 2);
     Ok(running)
 }
@@ -69,8 +66,7 @@ fn of_ranges(daemon: &Daemon) -> Result<usize, Error> {
 
 #[test]
 fn a_hundred_containers_start_on_a_flaky_server() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq")]))?;
     lab.config["ipam"]["fallback"] = fallback(3);
     lab.config["ipam"]["timeout"] = 60.into();
     let mut server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
@@ -83,11 +79,8 @@ fn a_hundred_containers_start_on_a_flaky_server() -> Result<(), CallError> {
     let next = lab.attach("next")?;
     lab.daemon().wait_for_event("server_back")?;
     assert!(!is_local(next.address), "{}", next.address);
-    assert_eq!(
-        of_ranges(lab.daemon())?,
-        local(&members),
-        "those that have one keep it"
-    );
+    // Those that have one keep it.
+    assert_eq!(of_ranges(lab.daemon())?, local(&members));
     each(&members, |member| lab.check(member))?;
     each(members.iter().chain([&next]), |member| lab.detach(member))?;
     Ok(lab.daemon().wait_until_empty()?)
@@ -96,11 +89,10 @@ fn a_hundred_containers_start_on_a_flaky_server() -> Result<(), CallError> {
 /// The plugin gives addresses without asking the daemon, in a network of the same name.
 #[test]
 fn a_fallback_passes_over_what_has_a_file_of_host_local() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&[]))?;
     let pods = "mount -t tmpfs none /var/lib; mkdir -p /var/lib/cni/networks/lan; cd /var/lib/cni/networks/lan; \
                 touch lock 10.7.200.1 10.7.200.2 10.7.200.4";
-    lab.lan.host.run_command("sh", &["-ec", pods], "")?;
+    lab.lan.host.sh(pods)?;
     lab.config["name"] = "lan".into();
     let range =
         json!({"subnet": Lan::SUBNET, "rangeStart": "10.7.200.1", "rangeEnd": "10.7.200.5"});
@@ -116,8 +108,7 @@ fn a_fallback_passes_over_what_has_a_file_of_host_local() -> Result<(), CallErro
 
 #[test]
 fn a_port_that_forwards_late_is_waited_for() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq")]))?;
     lab.lan.add_host_bridge()?;
     lab.config = Lan::bridge_config(&lab.daemon().socket());
     lab.config["ipam"]["fallback"] = fallback(20);

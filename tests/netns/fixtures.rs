@@ -8,8 +8,7 @@ const BUSYBOX: Need = Need::Program("busybox");
 
 #[test]
 fn the_model_server_serves_a_strange_client() -> Result<(), Error> {
-    let sandbox = sandbox!(&[BUSYBOX]);
-    let lan = Lan::new(&sandbox)?;
+    let lan = Lan::new(&sandbox!(&[BUSYBOX]))?;
     let server = ModelServer::start(&lan, Config::new(Lan::SUBNET))?;
     let mut witness = Capture::start(&lan.server, Lan::IFNAME)?;
     let container = lan.container("c1")?;
@@ -30,11 +29,7 @@ fn the_model_server_serves_a_strange_client() -> Result<(), Error> {
 fn nothing_outlives_a_sandbox() -> Result<(), Error> {
     let sandbox = sandbox!(&[]);
     let lan = Lan::new(&sandbox)?;
-    let orphan = lan.host.run_command(
-        "sh",
-        &["-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"],
-        "",
-    )?;
+    let orphan = lan.host.sh("setsid sleep 1000 >/dev/null 2>&1 & echo $!")?;
     assert_ne!(orphan, "");
     let keeper = sandbox.keeper();
     drop((lan, sandbox));
@@ -48,9 +43,9 @@ fn mounts_of_the_host_in_run_are_not_even_covered() -> Result<(), Error> {
     let outer = sandbox!(&[]);
     let host = Netns::new(&outer, "host")?;
     let used = "mount --bind /run/netns /run/netns; mount --make-shared /run/netns";
-    host.run_command("sh", &["-ec", used], "")?;
+    host.sh(used)?;
     let inner = Sandbox::enter()?;
-    let seen = Netns::new(&inner, "inner")?.run_command("cat", &["/proc/self/mountinfo"], "")?;
+    let seen = Netns::new(&inner, "inner")?.sh("cat /proc/self/mountinfo")?;
     assert!(!seen.contains(" /run/netns "), "{seen}");
     Ok(())
 }

@@ -39,24 +39,21 @@ fn keeps_its_address(lab: &mut Lab) -> Result<(), CallError> {
 
 #[test]
 fn dnsmasq_gives_a_returning_client_its_old_address() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq")]))?;
     let _server = Dnsmasq::start(&lab.lan, Grants::default())?;
     keeps_its_address(&mut lab)
 }
 
 #[test]
 fn kea_gives_a_returning_client_its_old_address() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("kea-dhcp4")]);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&[Need::Program("kea-dhcp4")]))?;
     let _server = Kea::start(&lab.lan, KeaConfig::default())?;
     keeps_its_address(&mut lab)
 }
 
 #[test]
 fn kea_gives_a_restarted_container_its_old_address() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("kea-dhcp4")]);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&[Need::Program("kea-dhcp4")]))?;
     let _server = Kea::start(&lab.lan, KeaConfig::default())?;
     // Under an identifier that Kea accepts, and under one that would be too long for it.
     for network in ["lan", &"n".repeat(200)] {
@@ -74,8 +71,7 @@ fn kea_gives_a_restarted_container_its_old_address() -> Result<(), CallError> {
 
 #[test]
 fn a_late_del_frees_no_address_used_on_another_host() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq"), Need::Program("ip")]);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq"), Need::Program("ip")]))?;
     let server = Dnsmasq::start(&lab.lan, Grants::default())?;
     for (client, same_mac) in [("web-0", false), ("web-1", true)] {
         come_as(&mut lab, client, 3);
@@ -96,11 +92,8 @@ fn a_late_del_frees_no_address_used_on_another_host() -> Result<(), CallError> {
             .into_iter()
             .filter(|message| message.kind == Kind::Release)
             .count();
-        assert_eq!(
-            (releases, server.lease_of(&mac)?.map(|lease| lease.address)),
-            (0, Some(address)),
-            "{seen}"
-        );
+        let found = (releases, server.lease_of(&mac)?.map(|lease| lease.address));
+        assert_eq!(found, (0, Some(address)), "{seen}");
     }
     Ok(())
 }

@@ -6,8 +6,7 @@ use serde_json::Value;
 
 #[test]
 fn a_shim_killed_after_the_request_gives_the_lease_back() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq"), Need::Program("nft")]);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq"), Need::Program("nft")]))?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     server.lose_acks()?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;

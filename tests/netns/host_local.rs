@@ -272,10 +272,8 @@ fn each(ground: &Ground, table: &str, config: impl Fn(Value) -> Value) {
             panic!("{line}")
         };
         let said = serde_json::from_str(said).expect("each row has JSON");
-        let call = Call {
-            args: args.to_owned(),
-            ..Call::add(&config(said), "c1")
-        };
+        let mut call = Call::add(&config(said), "c1");
+        call.args = args.to_owned();
         assert_eq!(row(&ground.both().call(&call)), expected, "{call:?}");
     }
 }
@@ -350,10 +348,8 @@ fn versions_have_as_many_addresses_as_they_can_express() {
             row(&ground.both().call(&Call::add(&config, "c1")))
         };
         let is_old = *version < Version::V0_3_0;
-        assert_eq!(
-            of(&["fd00::/64", "10.0.0.0/24"]).len(),
-            "10.0.0.2/24 fd00::2/64".len()
-        );
+        let found = of(&["fd00::/64", "10.0.0.0/24"]).len();
+        assert_eq!(found, "10.0.0.2/24 fd00::2/64".len());
         let two = of(&["10.0.0.0/24", "10.0.1.0/24"]);
         assert_eq!(
             two,
@@ -404,10 +400,8 @@ fn addresses_are_asked_for_in_three_ways() {
     });
     // host-local goes through what is asked for in any order: either of the two may be the last one that it gave.
     let two_of_a_set = of(json!(null), json!({"ips": ["10.0.0.9"]}));
-    let call = Call {
-        args: "IP=10.0.0.8".into(),
-        ..Call::add(&two_of_a_set, "c1")
-    };
+    let mut call = Call::add(&two_of_a_set, "c1");
+    call.args = "IP=10.0.0.8".into();
     let both = ground.both();
     assert_eq!(
         [row(&both.theirs(&call)), row(&both.ours(&call))],
@@ -485,10 +479,8 @@ fn these_differences_are_meant() {
     ];
     for (reason, ipam, args, expected) in table {
         let both = ground.both();
-        let call = Call {
-            args: args.to_owned(),
-            ..Call::add(&config(ipam), "c1")
-        };
+        let mut call = Call::add(&config(ipam), "c1");
+        call.args = args.to_owned();
         assert_eq!(
             [row(&both.theirs(&call)), row(&both.ours(&call))],
             expected,
@@ -504,20 +496,16 @@ fn an_add_that_fails_gives_back_what_it_took_and_no_more() {
     let config =
         config(json!({"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]}));
     let both = ground.both();
-    assert_eq!(
-        row(&both.call(&Call::add(&config, "c1"))),
-        "10.0.0.2/24 fd00::2/64"
-    );
+    let found = row(&both.call(&Call::add(&config, "c1")));
+    assert_eq!(found, "10.0.0.2/24 fd00::2/64");
     let mut again = Call::add(&config, "c1");
     again.config["runtimeConfig"] = json!({"ips": ["10.0.0.9", "fd00::1"]});
     assert_eq!(
         [both.theirs(&again), both.ours(&again)],
         [Err(Why::Gateway), Err(Why::Gateway)]
     );
-    assert_eq!(
-        both.files(THEIRS).keys().collect::<Vec<_>>(),
-        ["last_reserved_ip.0", "last_reserved_ip.1"]
-    );
+    let found = both.files(THEIRS).into_keys().collect::<Vec<_>>();
+    assert_eq!(found, ["last_reserved_ip.0", "last_reserved_ip.1"]);
     let ours = both.files(OURS);
     let [address, name] = ["10.0.0.2", "fd00::2"];
     assert_eq!(
@@ -554,10 +542,7 @@ fn files_of_host_local_are_taken_up() {
         ("DEL", "c2", ""),
         ("ADD", "c2", "10.0.0.5/29 fd00::5/125"),
     ] {
-        assert_eq!(
-            row(&both.call(&Call::new(verb, &config, container))),
-            expected,
-            "{verb} of {container}"
-        );
+        let found = row(&both.call(&Call::new(verb, &config, container)));
+        assert_eq!(found, expected, "{verb} of {container}");
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqProgram, Grants, Program};
-use netns_fixtures::{CallError, CniError, Error, Lab, Sandbox, sandbox};
+use netns_fixtures::{CallError, CniError, Error, Lab, Sandbox, assert_says, sandbox};
 use serde_json::Value;
 
 /// How soon an answer that needs no network must come. Generous: a busy machine is not a failure.
@@ -72,17 +72,9 @@ fn a_path_that_is_no_namespace_is_refused_at_once() -> Result<(), CallError> {
     let _good = scene.lab.lan.container("good")?;
     let config = scene.lab.config.to_string();
     fs::write("/run/netns/file", "").expect("the sandbox's /run is ours");
-    scene
-        .lab
-        .lan
-        .host
-        .run_command("mkfifo", &["/run/netns/fifo"], "")?;
+    scene.lab.lan.host.sh("mkfifo /run/netns/fifo")?;
     fs::create_dir("/run/netns/directory").expect("the sandbox's /run is ours");
-    scene
-        .lab
-        .lan
-        .host
-        .run_command("ln", &["-s", "loop", "/run/netns/loop"], "")?;
+    scene.lab.lan.host.sh("ln -s loop /run/netns/loop")?;
     let host = scene.lab.lan.host.path().to_string_lossy().into_owned();
     let socket = scene.lab.daemon().socket().to_string_lossy().into_owned();
     let long = format!("/run/netns/{}", "x".repeat(300));
@@ -112,17 +104,14 @@ fn a_path_that_is_no_namespace_is_refused_at_once() -> Result<(), CallError> {
     assert!(error.msg.contains("the host's own"), "{error}");
     let error = scene.refused(&[("CNI_IFNAME", "eth9")], config.as_bytes())?;
     assert_eq!(error.code, 4, "{error}");
-    assert!(
-        error.msg.contains("CNI_IFNAME") && error.msg.contains("eth9"),
-        "{error}"
-    );
+    assert_says(&error.msg, "CNI_IFNAME");
+    assert_says(&error.msg, "eth9");
     scene.is_unharmed()
 }
 
 #[test]
 fn an_add_succeeds_beside_a_thousand_silent_callers() -> Result<(), CallError> {
-    let sandbox = sandbox!(DnsmasqProgram::NEEDS);
-    let scene = Scene::new(&sandbox)?;
+    let scene = Scene::new(&sandbox!(DnsmasqProgram::NEEDS))?;
     let before = descriptors(&scene.lab);
     let silent: Vec<_> = (0..1000)
         .map(|_| scene.connect().expect("the daemon listens"))

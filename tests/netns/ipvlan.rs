@@ -52,8 +52,7 @@ impl Network {
 
 #[test]
 fn ipvlan_endpoints_lease_by_the_mac_of_their_parent() -> Result<(), Error> {
-    let sandbox = sandbox!(NEEDS);
-    let lab = Lab::with_docker(&sandbox)?;
+    let lab = Lab::with_docker(&sandbox!(NEEDS))?;
     let server = Dnsmasq::start(&lab.lan, Grants::default().renewed(5, 9))?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let network = Network::create(
@@ -63,10 +62,8 @@ fn ipvlan_endpoints_lease_by_the_mac_of_their_parent() -> Result<(), Error> {
     assert_eq!(network.gateway, "10.7.0.1/16");
 
     // Up to 28 nothing distinguishes endpoints.
-    let (one, two) = (
-        network.request("", &Value::Null)?,
-        network.request("", &Value::Null)?,
-    );
+    let one = network.request("", &Value::Null)?;
+    let two = network.request("", &Value::Null)?;
     assert_ne!(one, two);
     let acks =
         [one, two].map(|address| seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.yiaddr == address));

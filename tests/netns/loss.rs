@@ -27,8 +27,7 @@ fn is_confirmed(seen: &mut Capture, member: &Member) -> Result<(), Error> {
 
 #[test]
 fn a_renamed_interface_keeps_its_lease() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(NEEDS))?;
     let server = Dnsmasq::start(&lab.lan, Grants::default().renewed(4, 16))?;
     let member = lab.attach("c1")?;
 
@@ -40,10 +39,8 @@ fn a_renamed_interface_keeps_its_lease() -> Result<(), CallError> {
     witness::renewal(&mut seen, &member, DEADLINE)?;
     seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == member.container.mac)?;
     lab.check(&member)?;
-    assert_eq!(
-        member.container.netns.addresses("net1")?,
-        [Lan::on_lan(member.address)]
-    );
+    let found = member.container.netns.addresses("net1")?;
+    assert_eq!(found, [Lan::on_lan(member.address)]);
     lab.detach(&member)?;
     witness::release(&mut seen, &member, DEADLINE)?;
     Ok(server.wait_until_free()?)
@@ -51,8 +48,7 @@ fn a_renamed_interface_keeps_its_lease() -> Result<(), CallError> {
 
 #[test]
 fn an_interface_that_gave_away_its_mac_keeps_its_lease() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(NEEDS))?;
     lab.config = Lan::bridge_config(&lab.daemon().socket());
     lab.lan.add_host_bridge()?;
     lab.lan.host.set_up(Lan::BRIDGE)?;
@@ -76,8 +72,7 @@ fn an_interface_that_gave_away_its_mac_keeps_its_lease() -> Result<(), CallError
 
 #[test]
 fn an_address_taken_off_by_hand_is_not_put_back() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(NEEDS))?;
     let server = Dnsmasq::start(&lab.lan, Grants::default().renewed(6, 60))?;
     let member = lab.attach("c1")?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
@@ -95,10 +90,8 @@ fn an_address_taken_off_by_hand_is_not_put_back() -> Result<(), CallError> {
         .cni();
     assert!(error.msg.contains("is not on interface"), "{error}");
     assert_eq!(member.container.addresses()?, []);
-    assert_eq!(
-        server.lease_of(&member.mac())?.map(|lease| lease.address),
-        Some(member.address)
-    );
+    let found = server.lease_of(&member.mac())?.map(|lease| lease.address);
+    assert_eq!(found, Some(member.address));
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)
 }

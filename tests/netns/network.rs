@@ -89,11 +89,7 @@ impl Host {
             .expect("a lease");
         assert_eq!(web.address, Some(Lan::on_lan(lease.address)));
         assert_eq!(container.addresses()?, [Lan::on_lan(lease.address)]);
-        let inside = container.netns.run_command(
-            "busybox",
-            &["sh", "-c", "ip route; ip link show eth0"],
-            "",
-        )?;
+        let inside = container.netns.sh("ip route; ip link show eth0")?;
         for expected in ["default via 10.7.0.1 dev eth0", "mtu 1400"] {
             assert!(inside.contains(expected), "{inside}");
         }
@@ -117,7 +113,7 @@ impl Host {
 
 /// Returns the names of a namespace's links, except for those that disappear by themselves.
 fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
-    let shown = netns.run_command("ip", &["-brief", "link"], "")?;
+    let shown = netns.sh("ip -brief link")?;
     let names = shown
         .lines()
         .filter_map(|line| line.split([' ', '@']).next().map(str::to_owned));
@@ -127,8 +123,7 @@ fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
 #[test]
 fn every_docker_puts_containers_on_the_lan() -> Result<(), Error> {
     for version in EngineVersion::ALL {
-        let sandbox = sandbox!(NEEDS);
-        let host = Host::new(&sandbox, version)?;
+        let host = Host::new(&sandbox!(NEEDS), version)?;
         let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
         // The names of those who have the LAN's leases.
         let parent = json!({ "parent": Lan::IFNAME });
@@ -148,11 +143,7 @@ fn the_documents_command_deletes_a_forgotten_network() -> Result<(), Error> {
     let network = host.network()?;
     let command = block("daemon/docs/docker.md", "To delete it by its id:");
     let command = command.replace("\"ID\"", &format!("\"{}\"", network.id));
-    let said = host
-        .lab
-        .lan
-        .host
-        .run_command("sh", &["-ec", &command], "")?;
+    let said = host.lab.lan.host.sh(&command)?;
     assert_eq!(said.trim(), "{}");
     let mut web = host.docker.prepare_wired(&network, "web", None)?;
     let unknown = host
@@ -166,8 +157,7 @@ fn the_documents_command_deletes_a_forgotten_network() -> Result<(), Error> {
 
 #[test]
 fn a_start_deletes_only_stray_links_of_its_own_store() -> Result<(), Error> {
-    let sandbox = sandbox!(NEEDS);
-    let mut host = Host::new(&sandbox, EngineVersion::V29)?;
+    let mut host = Host::new(&sandbox!(NEEDS), EngineVersion::V29)?;
     let network = host.network()?;
     let mut web = host.docker.prepare_wired(&network, "web", None)?;
     host.docker.create_endpoint(&mut web)?;

@@ -20,8 +20,7 @@ fn run(lab: &Lab, args: &[&str]) -> Result<(Option<i32>, String), Error> {
 
 #[test]
 fn an_operator_renews_and_releases_leases() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq")]))?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let [one, two, other] = ["web1", "web2", "db"].map(|id| lab.attach(id));
     let (one, two, other) = (one?, two?, other?);
@@ -72,11 +71,8 @@ fn an_operator_renews_and_releases_leases() -> Result<(), CallError> {
     assert_eq!(one.container.netns.addresses("eth0")?.len(), 1);
     let (code, text) = run(&lab, &["release", "web1", "--force"])?;
     assert!(code == Some(0) && text.contains("  given back\n"), "{text}");
-    assert_eq!(
-        one.container.netns.addresses("eth0")?,
-        [],
-        "it is off before the lease goes back"
-    );
+    // It is off before the lease goes back.
+    assert_eq!(one.container.netns.addresses("eth0")?, []);
     lab.detach(&one)?;
 
     let (code, text) = run(

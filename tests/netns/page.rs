@@ -129,17 +129,11 @@ fn the_page_follows_what_happens_and_loads_nothing_else() -> Result<(), CallErro
         .flatten()
         .map(Value::to_string)
         .collect();
-    assert_eq!(
-        told.as_array().map(Vec::len),
-        Some(once.len()),
-        "told twice: {told}"
-    );
+    let found = told.as_array().map(Vec::len);
+    assert_eq!(found, Some(once.len()), "told twice: {told}");
 
-    assert_eq!(
-        browser.evaluate("window.loaded")?,
-        json!("once"),
-        "it was loaded again"
-    );
+    // It was loaded again.
+    assert_eq!(browser.evaluate("window.loaded")?, json!("once"));
     let loaded = "[...new Set(performance.getEntriesByType('resource').map(entry => new URL(entry.name)))]\
         .map(url => url.origin + url.pathname).filter((url, n, all) => all.indexOf(url) === n).sort()";
     let own = ["events", "leases", "status"].map(|path| format!("http://127.0.0.1:9467/{path}"));
@@ -171,10 +165,8 @@ fn the_page_sorts_and_searches_by_keyboard_too() -> Result<(), CallError> {
     let sorted = "document.querySelector('th').getAttribute('aria-sort')";
     assert_eq!(browser.evaluate(sorted)?, json!("descending"));
     browser.type_keys("/c1 bou")?;
-    assert_eq!(
-        browser.evaluate("document.getElementById('search').value")?,
-        json!("c1 bou")
-    );
+    let found = browser.evaluate("document.getElementById('search').value")?;
+    assert_eq!(found, json!("c1 bou"));
     browser.wait_for(&rows(1))?;
     assert_eq!(browser.evaluate(ORDER)?, json!(["c1"]));
     assert_eq!(

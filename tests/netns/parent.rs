@@ -17,8 +17,7 @@ const MACVLAN: &str = "/usr/lib/cni/macvlan";
 
 #[test]
 fn a_macvlan_on_the_default_link_hands_its_lease_back() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(NEEDS))?;
     // The macvlan plugin takes the default route's link. The VLAN is not its key.
     lab.config["type"] = "macvlan".into();
     lab.config["vlan"] = 200.into();
@@ -31,8 +30,7 @@ fn a_macvlan_on_the_default_link_hands_its_lease_back() -> Result<(), CallError>
 
 #[test]
 fn a_lease_on_a_bridge_is_released_after_its_link_is_gone() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(NEEDS))?;
     lab.config = Lan::bridge_config(&lab.daemon().socket());
     lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
@@ -57,8 +55,7 @@ fn beside_server(sandbox: &Sandbox) -> Result<(Lab, Netns, Dnsmasq), Error> {
 
 #[test]
 fn a_server_in_a_macvlan_hears_of_a_dead_namespace() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let (lab, _, server) = beside_server(&sandbox)?;
+    let (lab, _, server) = beside_server(&sandbox!(NEEDS))?;
     drop(lab.attach("c1")?);
     Ok(server.wait_until_free()?)
 }
@@ -89,8 +86,7 @@ const SOON: Duration = Duration::from_secs(4);
 
 #[test]
 fn conflict_detection_keeps_no_namespace_alive() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(NEEDS))?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("c1")?;
     let gone = Instant::now();
@@ -102,8 +98,7 @@ fn conflict_detection_keeps_no_namespace_alive() -> Result<(), CallError> {
 
 #[test]
 fn a_successor_gets_the_address_of_a_dying_interface() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(NEEDS))?;
     lab.config["ipam"]["release"] = false.into();
     lab.config["ipam"]["clientId"] = "text:same".into();
     let _server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
@@ -122,8 +117,7 @@ fn a_successor_gets_the_address_of_a_dying_interface() -> Result<(), CallError> 
 
 #[test]
 fn a_lease_goes_back_though_its_container_blocks_frames() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq"), Need::Program("nft")]);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq"), Need::Program("nft")]))?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let member = lab.attach("c1")?;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use netns_fixtures::model::{Config, Event};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, ModelServer};
-use netns_fixtures::{Error, Lan, Need, Netns, binary, mac_text, sandbox};
+use netns_fixtures::{Error, Lan, Need, Netns, assert_says, binary, mac_text, sandbox};
 use serde_json::Value;
 
 const OTHER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
@@ -27,10 +27,7 @@ fn probe_json(host: &Netns, args: &[&str]) -> Result<(i32, Value), Error> {
     let (code, text) = probe(host, &[args, &["--json"]].concat())?;
     Ok((
         code,
-        serde_json::from_str(&text).map_err(|_| Error::Unreadable {
-            what: "a probe's report",
-            text,
-        })?,
+        serde_json::from_str(&text).map_err(|_| Error::unreadable("a probe's report", text))?,
     ))
 }
 
@@ -59,19 +56,16 @@ fn was_only_asked(server: &ModelServer) {
 
 #[test]
 fn a_lan_without_a_server_is_told_with_what_can_be_seen() -> Result<(), Error> {
-    let sandbox = sandbox!(&[]);
-    let lan = Lan::new(&sandbox)?;
+    let lan = Lan::new(&sandbox!(&[]))?;
     let (code, text) = probe(&lan.host, &["eth0", "--wait", "2"])?;
     assert_eq!(code, 3, "{text}");
-    assert!(
-        text.contains("No server answered 2 DISCOVERs in 2 s.") && text.contains("\n- "),
-        "{text}"
-    );
+    assert_says(&text, "No server answered 2 DISCOVERs in 2 s.");
+    assert_says(&text, "\n- ");
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
     );
-    let links = lan.host.run_command("ip", &["-o", "link"], "")?;
+    let links = lan.host.sh("ip -o link")?;
     assert_eq!(links.lines().count(), 2, "no macvlan stays: {links}");
     Ok(())
 }
@@ -86,10 +80,8 @@ fn a_probe_shows_each_server_once_and_judges_it() -> Result<(), Error> {
         extra,
         ..Config::new(Lan::SUBNET)
     };
-    let (one, machine) = (
-        ModelServer::start(&lan, first)?,
-        lan.machine("second", OTHER)?,
-    );
+    let one = ModelServer::start(&lan, first)?;
+    let machine = lan.machine("second", OTHER)?;
     let two = ModelServer::start_in(&machine, other())?;
     let networks = sandbox.dir("net.d")?;
     let config = r#"{"cniVersion": "1.0.0", "name": "lan", "type": "macvlan", "master": "eth0",
@@ -112,21 +104,11 @@ fn a_probe_shows_each_server_once_and_judges_it() -> Result<(), Error> {
             .expect("its answer")
     };
     let (believed, denied) = (find("10.7.0.1"), find("10.7.0.2"));
-    assert_eq!(
-        (code, answers.len(), report["network"].as_str()),
-        (0, 2, Some("lan")),
-        "{report:#}"
-    );
-    assert_eq!(
-        (&believed["believed"], &denied["believed"]),
-        (&Value::Bool(true), &Value::Bool(false))
-    );
-    assert!(
-        denied["because"]
-            .to_string()
-            .contains("`servers` of network lan"),
-        "{denied}"
-    );
+    let found = (code, answers.len(), report["network"].as_str());
+    assert_eq!(found, (0, 2, Some("lan")), "{report:#}");
+    let found = (&believed["believed"], &denied["believed"]);
+    assert_eq!(found, (&Value::Bool(true), &Value::Bool(false)));
+    assert_says(&denied["because"], "`servers` of network lan");
     let option = |code: u64| {
         believed["options"]
             .as_array()?
@@ -158,23 +140,18 @@ fn a_probe_shows_each_server_once_and_judges_it() -> Result<(), Error> {
 
 #[test]
 fn a_probe_says_why_the_daemon_would_refuse_an_offer() -> Result<(), Error> {
-    let sandbox = sandbox!(&[]);
-    let lan = Lan::new(&sandbox)?;
+    let lan = Lan::new(&sandbox!(&[]))?;
     let server = ModelServer::start(&lan, Config::new(Lan::SUBNET).lasting(3))?;
     let (code, text) = probe(&lan.host, &["eth0", "--wait", "1"])?;
     assert_eq!(code, 4, "{text}");
-    assert!(
-        text.contains("not taken: lease time below the minimum"),
-        "{text}"
-    );
+    assert_says(&text, "not taken: lease time below the minimum");
     was_only_asked(&server);
     Ok(())
 }
 
 #[test]
 fn a_probe_can_ask_on_behalf_of_another_client() -> Result<(), Error> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let lan = Lan::new(&sandbox)?;
+    let lan = Lan::new(&sandbox!(&[Need::Program("dnsmasq")]))?;
     let known = "02:00:00:00:77:01";
     let more = vec![
         format!("--dhcp-host={known},10.7.1.77"),
@@ -197,8 +174,7 @@ fn a_probe_can_ask_on_behalf_of_another_client() -> Result<(), Error> {
 
 #[test]
 fn a_server_in_a_macvlan_of_this_host_is_heard() -> Result<(), Error> {
-    let sandbox = sandbox!(&[]);
-    let lan = Lan::new(&sandbox)?;
+    let lan = Lan::new(&sandbox!(&[]))?;
     let sibling = lan.sibling("served", OTHER)?;
     let server = ModelServer::start_in(&sibling, other())?;
     let (code, text) = probe(&lan.host, &["eth0", "--wait", "4"])?;
@@ -210,8 +186,7 @@ fn a_server_in_a_macvlan_of_this_host_is_heard() -> Result<(), Error> {
 
 #[test]
 fn a_server_is_heard_in_its_own_vlan_only() -> Result<(), Error> {
-    let sandbox = sandbox!(&[]);
-    let lan = Lan::new(&sandbox)?;
+    let lan = Lan::new(&sandbox!(&[]))?;
     let untagged = ModelServer::start(&lan, Config::new(Lan::SUBNET))?;
     let in_vlan = ["eth0", "--wait", "1", "--vlan", "5"];
     let (code, text) = probe(&lan.host, &in_vlan)?;
@@ -234,17 +209,14 @@ fn a_server_is_heard_in_its_own_vlan_only() -> Result<(), Error> {
 
 #[test]
 fn a_probe_asks_from_inside_under_the_containers_mac() -> Result<(), Error> {
-    let sandbox = sandbox!(&[]);
-    let lan = Lan::new(&sandbox)?;
+    let lan = Lan::new(&sandbox!(&[]))?;
     let server = ModelServer::start(&lan, Config::new(Lan::SUBNET))?;
     let container = lan.container("c1")?;
     let netns = container.netns.path().to_string_lossy().into_owned();
     let inside = ["eth0", "--netns", &netns, "--wait", "1"];
     let (code, text) = probe(&lan.host, &inside)?;
-    assert_eq!(
-        (code, text.as_str()),
-        (1, "leasehold: eth0 is down: ip link set eth0 up\n")
-    );
+    let found = (code, text.as_str());
+    assert_eq!(found, (1, "leasehold: eth0 is down: ip link set eth0 up\n"));
     container.netns.set_up("eth0")?;
     let (code, report) = probe_json(&lan.host, &inside)?;
     assert_eq!(

@@ -120,8 +120,7 @@ fn each_command_of_the_documents_does_as_they_say() -> Result<(), CallError> {
 
 #[test]
 fn a_macvlan_of_the_host_reaches_containers() -> Result<(), CallError> {
-    let sandbox = sandbox!(&["dnsmasq", "busybox"].map(Need::Program));
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&["dnsmasq", "busybox"].map(Need::Program)))?;
     let _server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let web = lab.attach("web")?;
     let address = web.address.to_string();
@@ -129,7 +128,7 @@ fn a_macvlan_of_the_host_reaches_containers() -> Result<(), CallError> {
     let lines = lines
         .replace("192.168.1.250", "10.7.0.250")
         .replace("192.168.1.10", &address);
-    lab.lan.host.run_command("sh", &["-ec", &lines], "")?;
+    lab.lan.host.sh(&lines)?;
     let ping = ["ping", "-c", "1", "-W", "1", &address];
     until_found("an answer to the host", DEADLINE, || {
         Ok(lab.lan.host.run_command("busybox", &ping, "").ok())
@@ -139,8 +138,7 @@ fn a_macvlan_of_the_host_reaches_containers() -> Result<(), CallError> {
 
 #[test]
 fn a_reader_who_has_seen_enough_ends_a_command_quietly() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq")]))?;
     let _server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let _web = lab.attach("web")?;
     let commands = [

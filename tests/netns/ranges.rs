@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use netns_fixtures::{
-    CallError, Container, Error, Lan, Need, Netns, Sandbox, Shim, binary, sandbox,
+    CallError, Container, Error, Lan, Need, Netns, Sandbox, Shim, assert_says, binary, sandbox,
 };
 use serde_json::{Value, json};
 
@@ -105,8 +105,7 @@ fn address(result: &Value) -> String {
 
 #[test]
 fn main_plugins_get_an_address_and_give_it_back() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
+    let mut host = Host::new(&sandbox!(NEEDS), "10.9.0.0/24")?;
     let mains = [
         ("bridge", json!({"bridge": "cni1", "isGateway": true})),
         ("ptp", json!({})),
@@ -125,11 +124,8 @@ fn main_plugins_get_an_address_and_give_it_back() -> Result<(), CallError> {
         let result = host.add(&plugin, &container)?;
         let expected = format!("10.9.{index}.2/24");
         assert_eq!(address(&result), expected, "{result}");
-        assert_eq!(
-            container.addresses()?,
-            [expected.parse().expect("an address")],
-            "{main}"
-        );
+        let found = container.addresses()?;
+        assert_eq!(found, [expected.parse().expect("an address")], "{main}");
         plugin.check(&container, &host.config, &result)?;
         plugin.del(&container, &host.config)?;
         plugin.del(&container, &host.config)?;
@@ -143,8 +139,7 @@ fn main_plugins_get_an_address_and_give_it_back() -> Result<(), CallError> {
 /// An administrator puts our plugin in host-local's place under running containers, and then puts host-local back.
 #[test]
 fn containers_move_in_and_out_again() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let host = Host::new(&sandbox, "10.9.0.0/24")?;
+    let host = Host::new(&sandbox!(NEEDS), "10.9.0.0/24")?;
     let mut members = host.containers(20)?;
     for container in &members {
         host.add(&host.theirs, container)?;
@@ -169,8 +164,7 @@ fn containers_move_in_and_out_again() -> Result<(), CallError> {
 
 #[test]
 fn host_local_and_we_never_give_one_address_twice() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let host = Host::new(&sandbox, "10.9.0.0/24")?;
+    let host = Host::new(&sandbox!(NEEDS), "10.9.0.0/24")?;
     let containers = host.containers(64)?;
     let mut rounds = BTreeSet::new();
     for _ in 0..2 {
@@ -202,8 +196,7 @@ fn host_local_and_we_never_give_one_address_twice() -> Result<(), CallError> {
 /// Whatever an ADD had done when it was killed, nothing is given twice, and its DEL leaves nothing.
 #[test]
 fn a_killed_add_gives_nothing_twice_and_its_del_finds_it() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let host = Host::new(&sandbox, "10.9.0.0/24")?;
+    let host = Host::new(&sandbox!(NEEDS), "10.9.0.0/24")?;
     let containers = host.containers(40)?;
     for (number, container) in containers.iter().enumerate() {
         let call = host.ours.start("ADD", container, &host.config)?;
@@ -239,8 +232,7 @@ fn a_killed_add_gives_nothing_twice_and_its_del_finds_it() -> Result<(), CallErr
 
 #[test]
 fn a_full_range_says_by_what_and_takes_from_the_dead() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let host = Host::new(&sandbox, "10.9.0.0/29")?;
+    let host = Host::new(&sandbox!(NEEDS), "10.9.0.0/29")?;
     let mut containers = host.containers(5)?;
     for container in &containers {
         host.address(container)?;
@@ -248,11 +240,8 @@ fn a_full_range_says_by_what_and_takes_from_the_dead() -> Result<(), CallError> 
     let late = host.container("late")?;
     let error = host.address(&late).expect_err("there are five").cni();
     assert_eq!(error.code, 11, "{error}");
-    assert!(
-        error.msg.contains("no IP addresses available in range set")
-            && error.msg.contains("by c0; 5 belong to running containers"),
-        "{error}"
-    );
+    assert_says(&error.msg, "no IP addresses available in range set");
+    assert_says(&error.msg, "by c0; 5 belong to running containers");
     // No DEL comes for it.
     drop(containers.remove(3));
     assert_eq!(host.address(&late)?, "10.9.0.5/29");
@@ -262,8 +251,7 @@ fn a_full_range_says_by_what_and_takes_from_the_dead() -> Result<(), CallError> 
 /// CNI 1.1.0 has GC and STATUS, which host-local lacks.
 #[test]
 fn gc_gives_back_what_no_runtime_knows() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
+    let mut host = Host::new(&sandbox!(NEEDS), "10.9.0.0/24")?;
     let [stray, kept, gone] = ["stray", "kept", "gone"].map(|id| host.container(id));
     let (stray, kept, gone) = (stray?, kept?, gone?);
     host.add(&host.theirs, &stray)?;

@@ -63,8 +63,7 @@ fn members_of_the_read_sockets_group_need_no_flag() -> Result<(), CallError> {
 
 #[test]
 fn callers_control_characters_reach_no_log_or_list() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&[]))?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     let container = lab.lan.container("c1")?;
     let netns = container.netns.path().to_string_lossy().into_owned();

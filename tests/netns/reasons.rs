@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use netns_fixtures::model::Config;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, ModelServer};
-use netns_fixtures::{CallError, Lab, Lan, Need, Sandbox, sandbox};
+use netns_fixtures::{CallError, Lab, Lan, Need, Sandbox, assert_says, sandbox};
 
 const BRIDGE_NF: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 /// The host's own address, if it has a server.
@@ -28,8 +28,7 @@ fn bridged(lab: &mut Lab) -> Result<(), CallError> {
 
 #[test]
 fn an_add_says_how_many_frames_came_in_without_a_server() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let lab = lab(&sandbox)?;
+    let lab = lab(&sandbox!(&[]))?;
     let container = lab.lan.container("c1")?;
     let error = lab
         .shim
@@ -37,26 +36,20 @@ fn an_add_says_how_many_frames_came_in_without_a_server() -> Result<(), CallErro
         .expect_err("nobody answers")
         .cni();
     assert_eq!(error.code, 11);
-    assert!(
-        error.msg.contains("no usable DHCP offer") && error.msg.contains("came in"),
-        "{error}"
-    );
+    assert_says(&error.msg, "no usable DHCP offer");
+    assert_says(&error.msg, "came in");
     Ok(())
 }
 
 #[test]
 fn a_carrier_that_was_lost_meanwhile_is_named() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let mut lab = lab(&sandbox)?;
+    let mut lab = lab(&sandbox!(&[]))?;
     let container = lab.lan.container("c1")?;
     let call = lab.shim.start("ADD", &container, &lab.config)?;
     lab.wait_for_line("exchange opened")?;
     lab.lan.unplug(&lab.lan.host)?;
     let error = call.wait().expect_err("nobody answers").cni();
-    assert!(
-        error.msg.contains("interface eth0 has lost its carrier"),
-        "{error}"
-    );
+    assert_says(&error.msg, "interface eth0 has lost its carrier");
     Ok(())
 }
 
@@ -67,17 +60,12 @@ fn a_firewall_on_the_bridge_is_named_and_was_the_reason() -> Result<(), CallErro
         Need::Program("iptables"),
         Need::File(BRIDGE_NF),
     ];
-    let sandbox = sandbox!(&needs);
-    let mut lab = lab(&sandbox)?;
+    let mut lab = lab(&sandbox!(&needs))?;
     bridged(&mut lab)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     // As dockerd leaves it.
-    lab.lan
-        .host
-        .run_command("sh", &["-c", &format!("echo 1 > {BRIDGE_NF}")], "")?;
-    lab.lan
-        .host
-        .run_command("iptables", &["-P", "FORWARD", "DROP"], "")?;
+    lab.lan.host.sh(&format!("echo 1 > {BRIDGE_NF}"))?;
+    lab.lan.host.sh("iptables -P FORWARD DROP")?;
     let container = lab.lan.bridged_container("c1")?;
     let error = lab
         .shim
@@ -107,8 +95,7 @@ fn a_firewall_on_the_bridge_is_named_and_was_the_reason() -> Result<(), CallErro
 
 #[test]
 fn an_add_names_a_server_on_the_host_as_out_of_reach() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let lab = lab(&sandbox)?;
+    let lab = lab(&sandbox!(&[Need::Program("dnsmasq")]))?;
     lab.lan.host.add_address(Lan::IFNAME, Lan::on_lan(HOST))?;
     let _server = Dnsmasq::start_in(&lab.lan.host, DnsmasqConfig::default())?;
     let container = lab.lan.container("c1")?;
@@ -117,12 +104,7 @@ fn an_add_names_a_server_on_the_host_as_out_of_reach() -> Result<(), CallError> 
         .add(&container, &lab.config)
         .expect_err("a macvlan does not reach its parent")
         .cni();
-    assert!(
-        error
-            .msg
-            .contains("use a bridge, or put the server elsewhere"),
-        "{error}"
-    );
+    assert_says(&error.msg, "use a bridge, or put the server elsewhere");
     Ok(())
 }
 
@@ -147,12 +129,7 @@ fn a_server_on_the_bridges_own_host_is_asked_about() -> Result<(), CallError> {
         .add(&container, &lab.config)
         .expect_err("the host's firewall drops what it asks")
         .cni();
-    assert!(
-        error
-            .msg
-            .contains("does the host's firewall let UDP port 67 in?"),
-        "{error}"
-    );
+    assert_says(&error.msg, "does the host's firewall let UDP port 67 in?");
 
     lab.lan
         .host
@@ -165,8 +142,7 @@ fn a_server_on_the_bridges_own_host_is_asked_about() -> Result<(), CallError> {
 
 #[test]
 fn an_add_and_a_lost_lease_name_a_firewall() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("nft")]);
-    let lab = lab(&sandbox)?;
+    let lab = lab(&sandbox!(&[Need::Program("nft")]))?;
     let config = Config::new(Lan::SUBNET).lasting(6).renewed(2, Some(4));
     let _server = ModelServer::start(&lab.lan, config)?;
     let shut = |container: &netns_fixtures::Container| {
@@ -194,8 +170,7 @@ fn an_add_and_a_lost_lease_name_a_firewall() -> Result<(), CallError> {
 
 #[test]
 fn an_add_names_the_spanning_tree_that_blocks_its_port() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[]);
-    let mut lab = lab(&sandbox)?;
+    let mut lab = lab(&sandbox!(&[]))?;
     bridged(&mut lab)?;
     let server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     // The uplink is a port too: it has to forward first.
@@ -224,10 +199,7 @@ fn an_add_names_the_spanning_tree_that_blocks_its_port() -> Result<(), CallError
             .contains("runs the spanning tree protocol, which blocks eth0 for its first 4s"),
         "{error}"
     );
-    assert!(
-        error.msg.contains("set `timeout` well above that"),
-        "{error}"
-    );
+    assert_says(&error.msg, "set `timeout` well above that");
 
     lab.config["ipam"]["timeout"] = 30.into();
     let member = lab.add(container)?;

@@ -73,8 +73,7 @@ impl Scene {
 
 #[test]
 fn a_server_on_the_bridge_hears_of_a_deleted_link() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut scene = Scene::new(&sandbox)?;
+    let mut scene = Scene::new(&sandbox!(NEEDS))?;
     scene.delete_link()?;
     scene.lab.detach(&scene.member)?;
     scene.was_released()?;
@@ -83,8 +82,7 @@ fn a_server_on_the_bridge_hears_of_a_deleted_link() -> Result<(), CallError> {
 
 #[test]
 fn a_killed_daemon_leaves_no_bridge_port() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut scene = Scene::new(&sandbox)?;
+    let mut scene = Scene::new(&sandbox!(NEEDS))?;
     let host = scene.lab.lan.host.clone();
     let spanning_tree = |state: &str, delay: &str| {
         let set = [
@@ -120,8 +118,7 @@ const NODE: usize = 500;
 
 #[test]
 fn all_leases_of_a_node_go_back_at_once() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("kea-dhcp4")]);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&[Need::Program("kea-dhcp4")]))?;
     let server = Kea::start(&lab.lan, KeaConfig::default())?;
     let mut members = Vec::new();
     while members.len() < NODE {

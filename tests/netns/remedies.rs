@@ -88,8 +88,7 @@ const NEEDS: [Need; 4] = [
 
 #[test]
 fn a_service_leaves_no_socket_when_it_stops() -> Result<(), CallError> {
-    let sandbox = sandbox!(&NEEDS);
-    let host = Host::new(&sandbox, &[])?;
+    let host = Host::new(&sandbox!(&NEEDS), &[])?;
     wait_for_docker()?;
     host.systemd.control(&["restart", UNITS[0]])?;
     capabilities("leasehold").expect("it is ready when the command ends");
@@ -114,8 +113,7 @@ fn a_service_leaves_no_socket_when_it_stops() -> Result<(), CallError> {
 
 #[test]
 fn the_log_names_the_command_that_restores_a_socket() -> Result<(), CallError> {
-    let sandbox = sandbox!(&NEEDS);
-    let host = Host::new(&sandbox, &[])?;
+    let host = Host::new(&sandbox!(&NEEDS), &[])?;
     host.list()?;
     fs::remove_file(SOCKET).expect("it was there");
     let said = host.remedies("is not the socket that systemd passed")?;
@@ -184,8 +182,7 @@ fn the_read_only_socket_stops_with_the_other_one() -> Result<(), CallError> {
 
 #[test]
 fn doctor_names_the_command_that_starts_the_service() -> Result<(), CallError> {
-    let sandbox = sandbox!(&NEEDS);
-    let host = Host::new(&sandbox, &[])?;
+    let host = Host::new(&sandbox!(&NEEDS), &[])?;
     host.list()?;
     host.systemd.control(&["stop", UNITS[1], UNITS[0]])?;
     let look = |args: &[&str]| {
@@ -210,8 +207,7 @@ fn doctor_names_the_command_that_starts_the_service() -> Result<(), CallError> {
 
 /// Checks that a service that is killed and not started again leaves nothing in this directory.
 fn leaves_nothing_in(dir: &str) -> Result<(), CallError> {
-    let sandbox = sandbox!(&NEEDS);
-    let lan = Lan::new(&sandbox)?;
+    let lan = Lan::new(&sandbox!(&NEEDS))?;
     let service = service_for_docker()?.replace("/run/docker/plugins\n", &format!("{dir}\n"));
     let units = [
         (UNITS[0], service.replace("Restart=always", "Restart=no")),

@@ -9,8 +9,7 @@ use netns_fixtures::{CallError, Container, Lab, Need, sandbox};
 
 #[test]
 fn a_renewal_hears_a_dnsmasq_that_pings_for_others() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq")]))?;
     let timers = Some((Duration::from_secs(6), Duration::from_secs(60)));
     let config = DnsmasqConfig {
         timers,

@@ -26,8 +26,7 @@ fn file(lab: &Lab) -> PathBuf {
 
 #[test]
 fn published_name_servers_follow_their_lease() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("kea-dhcp4")]);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&[Need::Program("kea-dhcp4")]))?;
     let mut server = Kea::start(&lab.lan, with_dns(53))?;
     let member = lab.attach("c1")?;
     lab.wait_for_line("name servers published")?;

@@ -109,8 +109,9 @@ fn a_second_network_before_cni_1_1_gets_whole_routes() -> Result<(), CallError> 
         let arguments: Vec<_> = arguments.split(' ').collect();
         container.netns.run_command("ip", &arguments, "")
     };
+    let found = ip("route show table 100")?;
     assert_eq!(
-        ip("route show table 100")?.trim(),
+        found.trim(),
         "198.51.100.0/24 via 10.7.0.1 dev net1 metric 500"
     );
     plugin.check(&container, &lab.config, &result)?;
@@ -135,8 +136,7 @@ fn a_second_network_before_cni_1_1_gets_whole_routes() -> Result<(), CallError> 
 
 #[test]
 fn what_the_kernel_takes_with_a_link_comes_back_with_it() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("ip")]);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&[Need::Program("ip")]))?;
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     let member = lab.attach("c1")?;
     let default = ["default via 10.7.0.1 dev eth0"];

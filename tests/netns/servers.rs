@@ -91,10 +91,7 @@ fn add_gives_all_that_was_granted<P: Program>(sandbox: &Sandbox) -> Result<(), C
         (lease.address == member.address).then_some(())
     })?;
     let request = seen.wait_for_dhcp(Kind::Request, DEADLINE, |_| true)?;
-    assert_eq!(
-        request.option(code::CLIENT_ID).as_deref(),
-        Some(&b"\0c1/lan/eth0"[..])
-    );
+    assert_eq!(request.option(code::CLIENT_ID), Some(&b"\0c1/lan/eth0"[..]));
     let expected = json!([{ "address": format!("{}/16", member.address), "gateway": "10.7.0.1" }]);
     assert_eq!(member.result["ips"], expected);
     let routes = json!([{ "dst": "0.0.0.0/0", "gw": "10.7.0.1" }, { "dst": "192.0.2.0/24", "gw": "10.7.0.9" }]);
@@ -103,11 +100,10 @@ fn add_gives_all_that_was_granted<P: Program>(sandbox: &Sandbox) -> Result<(), C
         member.result["dns"],
         json!({ "nameservers": ["10.7.0.53", "10.7.0.54"], "domain": "lan.example" })
     );
-    let mtu =
-        member
-            .container
-            .netns
-            .run_command("cat", &["/proc/sys/net/ipv6/conf/eth0/mtu"], "")?;
+    let mtu = member
+        .container
+        .netns
+        .sh("cat /proc/sys/net/ipv6/conf/eth0/mtu")?;
     assert_eq!(mtu.trim(), "1400");
     lab.check(&member)
 }
@@ -184,10 +180,8 @@ fn a_lease_is_rebound_with_the_server_that_took_over<P: Program>(
     // From now on it is the second server's client.
     let to_second = |message: &Dhcp| message.is_unicast() && message.destination == second_address;
     let renewal = seen.wait_for_dhcp(Kind::Request, DEADLINE, to_second)?;
-    assert_eq!(
-        (renewal.source, renewal.destination),
-        (member.address, second_address)
-    );
+    let found = (renewal.source, renewal.destination);
+    assert_eq!(found, (member.address, second_address));
     lab.detach(&member)?;
     Ok(second.wait_until_free()?)
 }
@@ -444,8 +438,7 @@ fn del_gives_the_address_back<P: Program>(sandbox: &Sandbox) -> Result<(), CallE
 /// An answer to that address would not reach the interface, so the client asks for it by broadcast.
 #[test]
 fn a_server_knows_the_mac_that_the_runtime_names() -> Result<(), CallError> {
-    let sandbox = sandbox!(DnsmasqProgram::NEEDS);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(DnsmasqProgram::NEEDS))?;
     let server = Server::<DnsmasqProgram>::start(&lab.lan, short::<DnsmasqProgram>())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let named = "02:00:00:00:be:ef";

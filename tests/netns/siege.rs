@@ -38,8 +38,7 @@ const DISK: &str = "24m";
 
 #[test]
 fn a_hundred_leases_outlive_a_siege() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("kea-dhcp4")]);
-    let mut lab = Lab::without_daemon(&sandbox)?;
+    let mut lab = Lab::without_daemon(&sandbox!(&[Need::Program("kea-dhcp4")]))?;
     lab.home().on_a_small_disk(&lab.lan.host, DISK)?;
     lab.home().with_stalled_log()?;
     lab.start_daemon()?;

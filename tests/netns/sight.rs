@@ -4,7 +4,9 @@ use std::process::Command;
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::Dnsmasq;
-use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Need, Process, Sight, sandbox};
+use netns_fixtures::{
+    CallError, Capture, DEADLINE, Lab, Lan, Need, Process, Sight, assert_says, sandbox,
+};
 
 use crate::servers::short;
 
@@ -15,8 +17,7 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError>
         Need::Program("mount"),
         Need::Program("unshare"),
     ];
-    let sandbox = sandbox!(&needs);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&needs))?;
     let server = Dnsmasq::start(&lab.lan, short::<netns_fixtures::server::DnsmasqProgram>())?;
     let members = [lab.attach("c1")?, lab.attach("c2")?, lab.attach("c3")?];
     let mut seen = Capture::start(&lab.lan.host, Lan::IFNAME)?;
@@ -27,10 +28,8 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError>
         .start_daemon_with(&Sight::Under(nowhere))
         .expect_err("no host's root is there")
         .to_string();
-    assert!(
-        refusal.contains("--host-prefix") && refusal.contains("is not a directory"),
-        "{refusal}"
-    );
+    assert_says(&refusal, "--host-prefix");
+    assert_says(&refusal, "is not a directory");
 
     // A directory that is not the host's root, and a mount namespace that has another /run/netns.
     for sight in [Sight::Under(lab.home().state_dir()), Sight::Hidden] {
@@ -75,8 +74,7 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError>
 #[test]
 fn a_container_without_a_namespace_path_keeps_its_lease() -> Result<(), CallError> {
     let needs = [Need::Program("dnsmasq"), Need::Program("umount")];
-    let sandbox = sandbox!(&needs);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&needs))?;
     let server = Dnsmasq::start(&lab.lan, short::<netns_fixtures::server::DnsmasqProgram>())?;
     let (pathless, other) = (lab.attach("c1")?, lab.attach("c2")?);
     let address = pathless.address;
@@ -108,11 +106,8 @@ fn a_container_without_a_namespace_path_keeps_its_lease() -> Result<(), CallErro
         seen.wait_for_dhcp(Kind::Ack, DEADLINE, |message| message.yiaddr == address)?;
     }
     let said = lab.daemon().operator(&["list"])?;
-    assert!(
-        said.contains("No path leads to these any more")
-            && said.contains(&format!("c1/eth0: was at {path}")),
-        "{said}"
-    );
+    assert_says(&said, "No path leads to these any more");
+    assert_says(&said, &format!("c1/eth0: was at {path}"));
     assert!(
         !seen
             .dhcp()?

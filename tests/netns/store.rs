@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, Kea, KeaConfig, Lease};
 use netns_fixtures::{
-    CallError, Capture, CniError, DEADLINE, Lab, Lan, Member, Need, sandbox, until_found,
+    CallError, Capture, CniError, DEADLINE, Lab, Lan, Member, Need, assert_says, sandbox,
+    until_found,
 };
 
 use crate::exporter::{ask_daemon, status};
@@ -15,8 +16,7 @@ use crate::witness;
 
 #[test]
 fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("kea-dhcp4")]);
-    let mut lab = Lab::without_daemon(&sandbox)?;
+    let mut lab = Lab::without_daemon(&sandbox!(&[Need::Program("kea-dhcp4")]))?;
     lab.home().on_a_small_disk(&lab.lan.host, "3m")?;
     let config = Grants::lasting(12).renewed(3, 8);
     let server = Kea::start(&lab.lan, config)?;
@@ -27,10 +27,7 @@ fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
     let ballast = fill(&lab.home().state_dir());
     let (refused, lucky) = add_until_refused(&lab)?;
     assert_eq!(refused.code, 11);
-    assert!(
-        refused.msg.contains("is full, so nothing can be recorded"),
-        "{refused}"
-    );
+    assert_says(&refused.msg, "is full, so nothing can be recorded");
     // A restart for this would lose what the daemon holds in memory.
     let asked = |path: &str| ask_daemon(&lab.daemon().socket(), &format!("GET {path}"));
     assert_eq!(status(&asked("/healthz")), "200");
@@ -82,8 +79,7 @@ fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
 
 #[test]
 fn a_damaged_store_is_set_aside_and_what_runs_is_adopted() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let mut lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq")]))?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let members = [lab.attach("c1")?, lab.attach("c2")?];
     for member in &members {
@@ -132,8 +128,7 @@ fn a_damaged_store_is_set_aside_and_what_runs_is_adopted() -> Result<(), CallErr
 
 #[test]
 fn a_del_on_a_full_disk_gives_the_lease_back_for_good() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("kea-dhcp4")]);
-    let mut lab = Lab::without_daemon(&sandbox)?;
+    let mut lab = Lab::without_daemon(&sandbox!(&[Need::Program("kea-dhcp4")]))?;
     lab.home().on_a_small_disk(&lab.lan.host, "3m")?;
     let server = Kea::start(&lab.lan, KeaConfig::default())?;
     lab.start_daemon()?;

@@ -82,11 +82,8 @@ fn capture_writes_frames_of_one_attachment_or_of_all() -> Result<(), CallError> 
             kinds.push(kind);
         }
     }
-    assert_eq!(
-        kinds,
-        ["1", "2", "3", "5", "7"],
-        "the whole life of one lease"
-    );
+    // The whole life of one lease.
+    assert_eq!(kinds, ["1", "2", "3", "5", "7"]);
     assert_eq!(
         shown(
             &lab,
@@ -97,10 +94,8 @@ fn capture_writes_frames_of_one_attachment_or_of_all() -> Result<(), CallError> 
         .len(),
         4
     );
-    assert!(
-        !shown(&lab, &one, "arp", "frame.number")?.is_empty(),
-        "its probes too"
-    );
+    // Its probes too.
+    assert!(!shown(&lab, &one, "arp", "frame.number")?.is_empty());
     let names = shown(&lab, &all, "dhcp.option.dhcp == 7", "frame.interface_name")?;
     assert_eq!(names, ["lan/c1/eth0", "lan/c2/eth0"]);
     assert!(shown(&lab, &all, "_ws.malformed", "frame.number")?.is_empty());

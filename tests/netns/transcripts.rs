@@ -75,8 +75,7 @@ fn shape(transcript: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn pods_get_no_address_after_a_switch_was_replaced() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq")]))?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("web1")?;
     // As behind a port in another VLAN.
@@ -96,8 +95,7 @@ fn pods_get_no_address_after_a_switch_was_replaced() -> Result<(), CallError> {
 
 #[test]
 fn a_container_does_not_answer_at_its_address() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq")]))?;
     let _server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("web1")?;
     let address = format!("{}/16", member.address);
@@ -115,8 +113,7 @@ fn a_container_does_not_answer_at_its_address() -> Result<(), CallError> {
 
 #[test]
 fn an_address_has_to_go_back_before_its_container_ends() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq")]))?;
     let _server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let member = lab.attach("web1")?;
     let transcript = format!(
@@ -133,8 +130,7 @@ fn an_address_has_to_go_back_before_its_container_ends() -> Result<(), CallError
 
 #[test]
 fn something_is_wrong_and_nobody_knows_what() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("dnsmasq")]);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&[Need::Program("dnsmasq")]))?;
     let _server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let members = [lab.attach("web1")?, lab.attach("web2")?];
     let transcript = format!("{}\n{}", prompt(&lab, "status")?, prompt(&lab, "list")?);

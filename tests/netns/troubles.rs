@@ -13,7 +13,8 @@ use ipnet::Ipv4Net;
 use netns_fixtures::model::Config;
 use netns_fixtures::server::{Dnsmasq, DnsmasqProgram, ModelServer};
 use netns_fixtures::{
-    CallError, DEADLINE, Error, Incumbent, Lab, Lan, Need, Process, binary, sandbox, until_found,
+    CallError, DEADLINE, Error, Incumbent, Lab, Lan, Need, Process, assert_says, binary, sandbox,
+    until_found,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -197,8 +198,7 @@ fn short_leases(subnet: Ipv4Net) -> Config {
 
 #[test]
 fn every_surface_names_each_trouble_with_a_lan() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("prometheus")]);
-    let mut lab = Lab::without_daemon(&sandbox)?;
+    let mut lab = Lab::without_daemon(&sandbox!(&[Need::Program("prometheus")]))?;
     lab.home().with_read_socket()?;
     let server = ModelServer::start(&lab.lan, short_leases(Lan::SUBNET))?;
     lab.start_daemon()?;
@@ -223,10 +223,8 @@ fn every_surface_names_each_trouble_with_a_lan() -> Result<(), CallError> {
     scene.agree(&[], &["adds_fail", "no_address", "link_down"])?;
 
     let stray = scene.lab.lan.machine("stray", [10, 7, 0, 9].into())?;
-    let elsewhere = Config {
-        id: [10, 7, 0, 9].into(),
-        ..short_leases("192.168.77.0/24".parse().expect("a subnet"))
-    };
+    let mut elsewhere = short_leases("192.168.77.0/24".parse().expect("a subnet"));
+    elsewhere.id = [10, 7, 0, 9].into();
     let _stray = ModelServer::start_in(&stray, elsewhere)?;
     let _more = (0..4)
         .map(|n| scene.lab.attach(&format!("more{n}")))
@@ -265,10 +263,7 @@ fn every_surface_names_what_only_broadcasts_reach() -> Result<(), CallError> {
     probe.args(["probe", Lan::IFNAME, "--json"]);
     let output = scene.lab.lan.host.output(probe, b"")?;
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
-    assert!(
-        report["reasons"].to_string().contains(sentence),
-        "{report:#}"
-    );
+    assert_says(&report["reasons"], sentence);
     scene.lab.detach(&web)?;
     Ok(scene.agree(&[], &["unreachable"])?)
 }
@@ -293,11 +288,8 @@ fn every_surface_names_each_trouble_with_the_host() -> Result<(), CallError> {
     scene.agree(&["old_plugin"], &["store_fails"])?;
 
     let ready = || status(&ask_daemon(&socket, "GET /readyz")).to_owned();
-    assert_eq!(
-        ready(),
-        "200",
-        "an old plugin does not keep ADDs from the store"
-    );
+    // An old plugin does not keep ADDs from the store.
+    assert_eq!(ready(), "200");
     let ballast = fill(&scene.lab.home().state_dir());
     // Events give way first, and whatever room the file itself has left is used up.
     let _lucky = add_until_refused(&scene.lab)?;
@@ -315,8 +307,7 @@ fn every_surface_names_each_trouble_with_the_host() -> Result<(), CallError> {
 #[test]
 fn every_surface_names_a_store_that_cannot_be_written() -> Result<(), CallError> {
     let more = ["mount", "prometheus"].map(Need::Program);
-    let sandbox = sandbox!(&[&[Need::RealRoot][..], &more].concat());
-    let mut lab = Lab::without_daemon(&sandbox)?;
+    let mut lab = Lab::without_daemon(&sandbox!(&[&[Need::RealRoot][..], &more].concat()))?;
     lab.home().with_read_socket()?;
     lab.home().on_a_small_disk(&lab.lan.host, "8m")?;
     let often = Config::new(Lan::SUBNET).lasting(600).renewed(3, None);
@@ -359,8 +350,7 @@ fn every_surface_names_a_store_that_cannot_be_written() -> Result<(), CallError>
 
 #[test]
 fn what_is_only_counted_raises_its_alert() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("prometheus")]);
-    let mut lab = Lab::without_daemon(&sandbox)?;
+    let mut lab = Lab::without_daemon(&sandbox!(&[Need::Program("prometheus")]))?;
     lab.home().with_read_socket()?;
     let server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     lab.start_daemon()?;
@@ -437,8 +427,7 @@ fn a_host_that_is_too_slow_raises_alerts() -> Result<(), CallError> {
 #[test]
 fn every_surface_names_each_trouble_with_a_container() -> Result<(), CallError> {
     let more = ["umount", "prometheus"].map(Need::Program);
-    let sandbox = sandbox!(&[&adopt::needs()[..], &more].concat());
-    let mut lab = Lab::without_daemon(&sandbox)?;
+    let mut lab = Lab::without_daemon(&sandbox!(&[&adopt::needs()[..], &more].concat()))?;
     lab.home().with_read_socket()?;
     let _server = Dnsmasq::start(&lab.lan, short::<DnsmasqProgram>())?;
     let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;

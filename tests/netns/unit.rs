@@ -292,10 +292,8 @@ fn the_service_works_under_systemd_and_is_confined() -> Result<(), CallError> {
 
     // One of their namespaces, which are younger than the daemon, dies with its lease: that goes back from a namespace that the
     // daemon makes.
-    let (shim, config) = (
-        Shim::new(&lan.host)?,
-        Lan::cni_config(Path::new("/run/cni/dhcp.sock")),
-    );
+    let shim = Shim::new(&lan.host)?;
+    let config = Lan::cni_config(Path::new("/run/cni/dhcp.sock"));
     let (stays, dies) = (lan.container("stays")?, lan.container("dies")?);
     for container in [&stays, &dies] {
         let result = shim.add(container, &config)?;
@@ -305,11 +303,8 @@ fn the_service_works_under_systemd_and_is_confined() -> Result<(), CallError> {
     drop(dies);
     shim.del(&stays, &config)?;
     server.wait_until_free()?;
-    assert_eq!(
-        systemd.processes(UNITS[0]),
-        [daemon],
-        "it was killed for something"
-    );
+    // It was killed for something.
+    assert_eq!(systemd.processes(UNITS[0]), [daemon]);
 
     let read = |name: &str| fs::read_to_string(dir.join(name)).expect("what a service wrote");
     assert_eq!(
@@ -328,10 +323,8 @@ fn an_exporter_without_privileges_reads_a_groups_socket() -> Result<(), CallErro
     let lan = Lan::new(&sandbox)?;
     const EXPORTER: &str = "leasehold-exporter@127.0.0.1:9467.service";
     // What is built may lie in /tmp, which is hidden from it; and not each machine lets a service have its own /dev.
-    let (built, program) = (
-        binary("leasehold")?,
-        sandbox.dir("program")?.join("leasehold"),
-    );
+    let built = binary("leasehold")?;
+    let program = sandbox.dir("program")?.join("leasehold");
     fs::copy(&built, &program).expect("an empty directory takes a file");
     let exporter = installed_unit(UNITS[3])?.replace("PrivateDevices=yes\n", "");
     let exporter = exporter.replace(&*built.to_string_lossy(), &program.to_string_lossy());
@@ -352,10 +345,8 @@ fn an_exporter_without_privileges_reads_a_groups_socket() -> Result<(), CallErro
             .parse()
             .ok()
     });
-    assert_eq!(
-        (found.permissions().mode() & 0o7777, Some(found.gid())),
-        (0o660, group)
-    );
+    let seen = (found.permissions().mode() & 0o7777, Some(found.gid()));
+    assert_eq!(seen, (0o660, group));
     for line in ["GET /healthz", "GET /readyz", "GET /v1/bindings"] {
         assert_eq!(status(&ask_daemon(path, line)), "200", "{line}");
     }

@@ -15,45 +15,12 @@ const T1: Duration = Duration::from_secs(12);
 const T2: Duration = Duration::from_secs(18);
 
 /// tshark's names for what table 5 covers, and for the headers around it.
-const FIELDS: &[&str] = &[
-    "eth.src",
-    "eth.dst",
-    "ip.src",
-    "ip.dst",
-    "ip.ttl",
-    "ip.checksum.status",
-    "udp.srcport",
-    "udp.dstport",
-    "udp.checksum.status",
-    "udp.length",
-    "dhcp.type",
-    "dhcp.hw.type",
-    "dhcp.hw.len",
-    "dhcp.hops",
-    "dhcp.id",
-    "dhcp.secs",
-    "dhcp.flags",
-    "dhcp.ip.client",
-    "dhcp.ip.your",
-    "dhcp.ip.server",
-    "dhcp.ip.relay",
-    "dhcp.hw.mac_addr",
-    "dhcp.hw.addr_padding",
-    "dhcp.server",
-    "dhcp.file",
-    "dhcp.cookie",
-    "dhcp.option.type",
-    "dhcp.option.end",
-    "dhcp.option.dhcp",
-    "dhcp.option.requested_ip_address",
-    "dhcp.option.dhcp_server_id",
-    "dhcp.option.request_list_item",
-    "dhcp.option.dhcp_max_message_size",
-    "dhcp.client_id.type",
-    "dhcp.client_id.undef",
-    "_ws.malformed",
-    "_ws.expert.message",
-];
+const FIELDS: &str = "eth.src eth.dst ip.src ip.dst ip.ttl ip.checksum.status udp.srcport udp.dstport udp.checksum.status udp.length \
+    dhcp.type dhcp.hw.type dhcp.hw.len dhcp.hops dhcp.id dhcp.secs dhcp.flags dhcp.ip.client dhcp.ip.your \
+    dhcp.ip.server dhcp.ip.relay dhcp.hw.mac_addr dhcp.hw.addr_padding dhcp.server dhcp.file dhcp.cookie \
+    dhcp.option.type dhcp.option.end dhcp.option.dhcp dhcp.option.requested_ip_address dhcp.option.dhcp_server_id \
+    dhcp.option.request_list_item dhcp.option.dhcp_max_message_size dhcp.client_id.type dhcp.client_id.undef \
+    _ws.malformed _ws.expert.message";
 
 /// What distinguishes the messages of a lease's life in table 5 (RFC 2131 §4.3.6, §4.4.1): where the address is, whether the
 /// server is named, and who should hear the message.
@@ -70,8 +37,7 @@ struct Row<'a> {
 #[test]
 fn a_whole_life_is_as_table_5_has_it() -> Result<(), CallError> {
     let needs = [Need::Program("kea-dhcp4"), Need::Program("tshark")];
-    let sandbox = sandbox!(&needs);
-    let lab = Lab::new(&sandbox)?;
+    let lab = Lab::new(&sandbox!(&needs))?;
     let grants = Grants {
         lease_time: Duration::from_secs(30),
         timers: Some((T1, T2)),
@@ -87,12 +53,10 @@ fn a_whole_life_is_as_table_5_has_it() -> Result<(), CallError> {
         .partition(|message| message["eth.src"] == member.mac());
     ours.iter()
         .for_each(|message| is_well_formed(message, &member));
-    let (own, server, all, none) = (
-        member.address.to_string(),
-        "10.7.0.1",
-        "255.255.255.255",
-        "0.0.0.0",
-    );
+    let own = member.address.to_string();
+    let server = "10.7.0.1";
+    let all = "255.255.255.255";
+    let none = "0.0.0.0";
     let own = own.as_str();
     let row = |kind, source, destination, ciaddr, requested, server| Row {
         kind,

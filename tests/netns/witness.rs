@@ -58,10 +58,8 @@ pub(crate) fn renewal(
         request.is_unicast(),
         "a RENEW goes to the server alone: {request:?}"
     );
-    assert_eq!(
-        (request.source, request.destination),
-        (member.address, Lan::SERVER)
-    );
+    let found = (request.source, request.destination);
+    assert_eq!(found, (member.address, Lan::SERVER));
     assert_eq!((request.source_port, request.destination_port), (68, 67));
     Ok(request)
 }
@@ -77,20 +75,12 @@ pub(crate) fn rebinding(
             && m.chaddr == member.container.mac
             && m.destination.is_broadcast()
     })?;
-    assert_eq!(
-        (request.source, request.destination),
-        (member.address, Ipv4Addr::BROADCAST)
-    );
-    assert_eq!(
-        request.option(code::SERVER),
-        None,
-        "a REBIND names no server (RFC 2131 table 5)"
-    );
-    assert_eq!(
-        request.option(code::REQUESTED),
-        None,
-        "a REBIND requests by ciaddr (RFC 2131 table 5)"
-    );
+    let found = (request.source, request.destination);
+    assert_eq!(found, (member.address, Ipv4Addr::BROADCAST));
+    // A REBIND names no server (RFC 2131 table 5).
+    assert_eq!(request.option(code::SERVER), None);
+    // A REBIND requests by ciaddr (RFC 2131 table 5).
+    assert_eq!(request.option(code::REQUESTED), None);
     Ok(request)
 }
 
@@ -105,14 +95,9 @@ pub(crate) fn init_reboot(
             && m.ciaddr.is_unspecified()
             && m.option(code::SERVER).is_none()
     })?;
-    assert_eq!(
-        (request.source, request.destination),
-        (Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST)
-    );
-    assert_eq!(
-        request.address_option(code::REQUESTED),
-        Some(member.address)
-    );
+    let found = (request.source, request.destination);
+    assert_eq!(found, (Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST));
+    assert_eq!(request.address(code::REQUESTED), Some(member.address));
     Ok(request)
 }
 
@@ -123,12 +108,10 @@ pub(crate) fn release(
     limit: Duration,
 ) -> Result<(), Error> {
     let release = witness.wait_for_release(member.address, limit)?;
-    assert_eq!(
-        (release.source, release.destination),
-        (member.address, Lan::SERVER)
-    );
+    let found = (release.source, release.destination);
+    assert_eq!(found, (member.address, Lan::SERVER));
     assert_eq!(release.chaddr, member.container.mac);
-    assert_eq!(release.address_option(code::SERVER), Some(Lan::SERVER));
+    assert_eq!(release.address(code::SERVER), Some(Lan::SERVER));
     Ok(())
 }
 
@@ -152,16 +135,10 @@ fn claim(witness: &mut Capture, member: &Member, limit: Duration) -> Result<Dhcp
     let request = witness.wait_for_dhcp(Kind::Request, limit, |m| {
         m.ciaddr == member.address && m.chaddr == member.container.mac
     })?;
-    assert_eq!(
-        request.option(code::SERVER),
-        None,
-        "a RENEW names no server (RFC 2131 table 5)"
-    );
-    assert_eq!(
-        request.option(code::REQUESTED),
-        None,
-        "a RENEW requests by ciaddr (RFC 2131 table 5)"
-    );
+    // A RENEW names no server (RFC 2131 table 5).
+    assert_eq!(request.option(code::SERVER), None);
+    // A RENEW requests by ciaddr (RFC 2131 table 5).
+    assert_eq!(request.option(code::REQUESTED), None);
     Ok(request)
 }
 
@@ -178,7 +155,7 @@ pub(crate) fn routes(
         &format!("routes {wanted:?} without {gone:?}"),
         limit,
         || {
-            let routes = netns.run_command("ip", &["-4", "route"], "")?;
+            let routes = netns.sh("ip -4 route")?;
             let has = |wanted: &&str| routes.lines().any(|line| line.starts_with(wanted));
             Ok(
                 (wanted.iter().all(has) && !gone.iter().any(|gone| routes.contains(gone)))

@@ -9,7 +9,7 @@ use leasehold_tests::documents::block;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{
     CallError, Capture, Container, Containerd, DEADLINE, Debian13, Engine, Error, Lan, Need, Netns,
-    Podman, Shim, Systemd, sandbox, until_found,
+    Podman, Shim, Systemd, assert_says, sandbox, until_found,
 };
 use serde_json::{Value, json};
 
@@ -177,11 +177,7 @@ fn what_is_missing_to_build_is_said_in_one_sentence() -> Result<(), CallError> {
         )
     };
     let said = says("1.95", "/usr/bin:/bin").expect_err("1.85 is too old");
-    assert!(
-        said.to_string()
-            .contains("leasehold needs Rust 1.95 or later, and finds 1.85."),
-        "{said}"
-    );
+    assert_says(&said, "leasehold needs Rust 1.95 or later, and finds 1.85.");
     // Nor is a tool built before that is said.
     let build = tree.join("daemon/dist/packages/build");
     fs::create_dir_all(build.with_file_name("")).expect("the directory takes more");
@@ -209,10 +205,7 @@ fn what_is_missing_to_build_is_said_in_one_sentence() -> Result<(), CallError> {
         std::os::unix::fs::symlink(format!("/usr/bin/{tool}"), bin.join(tool)).expect("a name");
     }
     let said = says("1.85", &bin.to_string_lossy()).expect_err("there is no cc");
-    assert!(
-        said.to_string().contains("and finds no `cc`: install gcc"),
-        "{said}"
-    );
+    assert_says(&said, "and finds no `cc`: install gcc");
     Ok(())
 }
 
@@ -257,11 +250,8 @@ fn comes_changes_and_goes(
     debian.systemd.run("sh", &["-ec", &apt])?;
     debian.daemon();
     let incumbent = fs::read(files.join(&PLUGIN[1..])).expect("it is there");
-    assert_eq!(
-        debian.plugin(),
-        incumbent,
-        "the package itself puts nothing into CNI directories"
-    );
+    // The package itself puts nothing into CNI directories.
+    assert_eq!(debian.plugin(), incumbent);
     let said = debian.systemd.run("sh", &["-ec", install])?;
     assert!(
         said.contains("the file of the package containernetworking-plugins is diverted"),
@@ -313,10 +303,8 @@ fn comes_changes_and_goes(
         .dpkg("--install", &second)
         .expect_err("it cannot take over")
         .to_string();
-    assert!(
-        said.contains(LaterStore::SAID) && said.contains("dpkg --configure leasehold"),
-        "{said}"
-    );
+    assert_says(&said, LaterStore::SAID);
+    assert_says(&said, "dpkg --configure leasehold");
     assert_eq!((debian.daemon(), debian.plugin()), (daemon, plugin));
     debian.check_all()?;
     later.take_back();
@@ -331,14 +319,9 @@ fn comes_changes_and_goes(
     fs::create_dir_all(&readme).expect("a root takes a directory");
     fs::write(readme.join("README"), "Put files here.").expect("it takes a file");
     let said = debian.dpkg("--remove", "leasehold")?;
-    assert!(
-        said.contains("running containers keep their addresses"),
-        "{said}"
-    );
-    assert_eq!(
-        (debian.systemd.processes(SERVICE), debian.plugin()),
-        (vec![], incumbent)
-    );
+    assert_says(&said, "running containers keep their addresses");
+    let found = (debian.systemd.processes(SERVICE), debian.plugin());
+    assert_eq!(found, (vec![], incumbent));
     assert_eq!(truename()?.trim(), PLUGIN);
     for Member(container, result) in &debian.members {
         let addresses = netns_fixtures::result_addresses(result)?;
@@ -353,11 +336,8 @@ fn comes_changes_and_goes(
     assert_eq!(addresses()?, of_engines);
 
     debian.dpkg("--install", &second)?;
-    assert_eq!(
-        debian.held()?,
-        LEASES + debian.of_engines,
-        "only a purge forgets leases"
-    );
+    // Only a purge forgets leases.
+    assert_eq!(debian.held()?, LEASES + debian.of_engines);
     let sent = seen.dhcp()?;
     assert!(sent.is_empty(), "removal or return sent {sent:?}");
     fs::remove_file(readme.join("README")).expect("it was written");
@@ -401,10 +381,7 @@ fn comes_changes_and_goes(
         .systemd
         .run("mkdir", &["-p", &format!("{copy}/records")])?;
     let said = debian.dpkg("--purge", "leasehold")?;
-    assert!(
-        said.contains("forgetting all leases in /var/lib/leasehold"),
-        "{said}"
-    );
+    assert_says(&said, "forgetting all leases in /var/lib/leasehold");
     for left in [
         "var/lib/leasehold",
         "etc/default/leasehold",

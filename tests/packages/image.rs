@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use netns_fixtures::{Containerd, Engine, Error, Incumbent, Lan, Need, sandbox};
+use netns_fixtures::{Containerd, Engine, Error, Incumbent, Lan, Need, assert_says, sandbox};
 
 use super::Shipped;
 
@@ -13,8 +13,7 @@ const LARGEST: u64 = 20 << 20;
 #[test]
 fn two_builds_are_one_image_of_nothing_but_two_programs() -> Result<(), Error> {
     let needs = [Containerd::NEEDS, &[Need::File(Incumbent::PLUGIN)]].concat();
-    let sandbox = sandbox!(&needs);
-    let lan = Lan::new(&sandbox)?;
+    let lan = Lan::new(&sandbox!(&needs))?;
     let shipped = Shipped::new(&lan.host)?;
     let build = |name: &str| -> Result<(PathBuf, String), Error> {
         let file = shipped.target.join(name);
@@ -77,10 +76,8 @@ fn two_builds_are_one_image_of_nothing_but_two_programs() -> Result<(), Error> {
         "/usr/libexec/leasehold/dhcp",
         "--version",
     ];
-    assert_eq!(
-        containerd.ctr(&plugin)?.trim(),
-        "leasehold's CNI plugin, version 0.1.0"
-    );
+    let seen = containerd.ctr(&plugin)?;
+    assert_eq!(seen.trim(), "leasehold's CNI plugin, version 0.1.0");
     // It has no daemon to ask, and says so: the entry point is the program.
     let refused = containerd.ctr(&[
         "run",
@@ -93,10 +90,7 @@ fn two_builds_are_one_image_of_nothing_but_two_programs() -> Result<(), Error> {
         "list",
     ]);
     let refused = refused.expect_err("there is no daemon").to_string();
-    assert!(
-        refused.contains("no leasehold daemon at /run/cni/dhcp.sock"),
-        "{refused}"
-    );
+    assert_says(&refused, "no leasehold daemon at /run/cni/dhcp.sock");
 
     let dir = shipped.target.join("root");
     shipped.make("image/root", &[&dir.to_string_lossy(), "amd64"], &[])?;

@@ -105,10 +105,7 @@ impl Node {
             &pod.containers[0].id,
             &json!(["/usr/bin/leasehold", "list", "--json"]),
         )?;
-        serde_json::from_str(&said).map_err(|_| Error::Unreadable {
-            what: "a list of leases",
-            text: said,
-        })
+        serde_json::from_str(&said).map_err(|_| Error::unreadable("a list of leases", said))
     }
 
     /// Returns what an exporter on the node tells Prometheus; nothing while there is none.
@@ -284,10 +281,7 @@ impl Node {
 /// Returns the pod of the base with a component.
 fn pod_of(host: &Netns, component: &str) -> Result<Value, Error> {
     let said = host.run_command(&format!("{DIST}/kubernetes/pod"), &["base", component], "")?;
-    serde_json::from_str(&said).map_err(|_| Error::Unreadable {
-        what: "a pod",
-        text: said,
-    })
+    serde_json::from_str(&said).map_err(|_| Error::unreadable("a pod", said))
 }
 
 /// Returns the elements of a list that may be missing.

@@ -10,7 +10,7 @@ use ipnet::Ipv4Net;
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, Grants};
 use netns_fixtures::{
-    Capture, Cri, DEADLINE, Error, Incumbent, Lan, Need, are_met, sandbox, until_found,
+    Capture, Cri, DEADLINE, Error, Incumbent, Lan, Need, are_met, assert_says, sandbox, until_found,
 };
 use serde_json::json;
 
@@ -96,17 +96,12 @@ fn only_the_documented_patch_lifts_apparmor() -> Result<(), std::io::Error> {
         .split_once("That last path counts as tracing")
         .expect("where it is lifted");
     let manifests = patched(after)?;
-    assert_eq!(
-        manifests.to_lowercase().matches("apparmor").count(),
-        1,
-        "{manifests}"
-    );
+    let found = manifests.to_lowercase().matches("apparmor").count();
+    assert_eq!(found, 1, "{manifests}");
     // No other container adds capabilities.
     let of_the_daemon = "appArmorProfile:\n            type: Unconfined\n          capabilities:\n            add:\n";
-    assert!(
-        manifests.contains(of_the_daemon) && manifests.contains("hostPID: true"),
-        "{manifests}"
-    );
+    assert_says(&manifests, of_the_daemon);
+    assert_says(&manifests, "hostPID: true");
     for what in WHAT_IS_APPLIED {
         let rendered = format!("{DIST}/kubernetes/rendered");
         let output = std::process::Command::new(rendered)
@@ -146,10 +141,8 @@ fn the_documented_patch_updates_a_tenth_of_the_nodes() -> Result<(), std::io::Er
         .split_once("which takes hours for 1,000 nodes")
         .expect("why");
     let manifests = patched(after)?;
-    assert!(
-        manifests.contains("maxSurge: 10%") && manifests.contains("maxUnavailable: 0"),
-        "{manifests}"
-    );
+    assert_says(&manifests, "maxSurge: 10%");
+    assert_says(&manifests, "maxUnavailable: 0");
     Ok(())
 }
 
@@ -273,26 +266,23 @@ fn the_daemon_set_serves_pods_over_updates_and_a_reboot() -> Result<(), Error> {
         ],
     ]
     .concat();
-    let sandbox = sandbox!(&needs);
-    let lan = Lan::new(&sandbox)?;
+    let lan = Lan::new(&sandbox!(&needs))?;
     let mut server = Dnsmasq::start(&lan, Grants::default().renewed(5, 60))?;
     let mut seen = Capture::start(&lan.server, Lan::IFNAME)?;
     let mut network = Lan::cni_config(Path::new("/run/cni/dhcp.sock"));
     network["ipam"] = json!({ "type": "dhcp", "clientId": "pod", "grace": 10 });
     let mut node = Node::new(&lan.host, &network, Incumbent::PLUGIN.into())?;
-    lan.host.run_command("sh", &["-ec", SMALL_DISK], "")?;
+    lan.host.sh(SMALL_DISK)?;
     // A node that has none gets an empty one.
-    lan.host.run_command("rm", &["/etc/machine-id"], "")?;
+    lan.host.sh("rm /etc/machine-id")?;
 
     let (one, said) = node.start("one")?;
-    assert!(
-        said.contains("/host/cni-bin/dhcp: installed") && said.contains("dhcp.before-leasehold"),
-        "{said}"
-    );
+    assert_says(&said, "/host/cni-bin/dhcp: installed");
+    assert_says(&said, "dhcp.before-leasehold");
     for (name, capabilities, user) in [("daemon", CAPABILITIES, 0), ("exporter", 0, 65532)] {
         let look =
             format!("cd /proc/$(pgrep -f '^/usr/bin/leasehold {name}') && cat status mountinfo");
-        let found = lan.host.run_command("sh", &["-ec", &look], "")?;
+        let found = lan.host.sh(&look)?;
         let rights = [
             format!("Uid:\t{user}\t"),
             format!("CapBnd:\t{capabilities:016x}\n"),

@@ -75,11 +75,8 @@ impl Shipped {
         fs::create_dir_all(&programs).expect("an empty directory takes more");
         for name in ["leasehold", "dhcp"] {
             let (from, to) = (binary(name)?, programs.join(name));
-            host.run_command(
-                "strip",
-                &["-o", &to.to_string_lossy(), &from.to_string_lossy()],
-                "",
-            )?;
+            let (from, to) = (from.display(), to.display());
+            host.sh(&format!("strip -o '{to}' '{from}'"))?;
         }
         Ok(Self {
             host: host.clone(),

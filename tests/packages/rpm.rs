@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use netns_fixtures::{Error, Lan, Need, Systemd, sandbox};
+use netns_fixtures::{Error, Lan, Need, Systemd, assert_says, sandbox};
 
 use super::{LaterStore, PACKAGING, Shipped};
 
@@ -14,8 +14,7 @@ fn rpm_installs_upgrades_downgrades_and_removes() -> Result<(), Error> {
         &[Need::Program("systemd"), Need::Program("rpm")],
     ]
     .concat();
-    let sandbox = sandbox!(&needs);
-    let lan = Lan::new(&sandbox)?;
+    let lan = Lan::new(&sandbox!(&needs))?;
     let shipped = Shipped::new(&lan.host)?;
     let [first, second] = ["1", "2"].map(|revision| shipped.packages(revision, "rpm"));
     let [first, second] = [first?, second?].map(|dir| Shipped::file(&dir, ".rpm"));
@@ -45,10 +44,8 @@ fn rpm_installs_upgrades_downgrades_and_removes() -> Result<(), Error> {
     let later = LaterStore::put_into(&root);
     let downgrade = "rpm --nodeps --upgrade --oldpackage \"$0\" 2>&1";
     let said = host.run("sh", &["-c", downgrade, &first])?;
-    assert!(
-        said.contains(LaterStore::SAID) && said.contains("%posttrans"),
-        "{said}"
-    );
+    assert_says(&said, LaterStore::SAID);
+    assert_says(&said, "%posttrans");
     assert_eq!(host.processes("leasehold.service"), [next]);
     later.take_back();
     host.run(
@@ -63,15 +60,10 @@ fn rpm_installs_upgrades_downgrades_and_removes() -> Result<(), Error> {
     rpm(&["--upgrade", &second])?;
 
     let said = rpm(&["--erase", "leasehold"])?;
-    assert!(
-        said.contains("leases are kept in /var/lib/leasehold"),
-        "{said}"
-    );
+    assert_says(&said, "leases are kept in /var/lib/leasehold");
     assert!(host.processes("leasehold.service").is_empty());
-    assert!(
-        !root.join("opt/cni/bin/dhcp").exists(),
-        "it is where runtimes look"
-    );
+    // It is where runtimes look.
+    assert!(!root.join("opt/cni/bin/dhcp").exists());
     assert!(root.join("var/lib/leasehold/leases.redb").exists());
     Ok(())
 }

@@ -55,10 +55,8 @@ const DAMAGES: [(&str, &str); 9] = [
 /// Makes packages in these formats, the image and the plugin of a release, and returns their folder.
 fn made(host: &Netns, shipped: &Shipped, formats: &str) -> Result<PathBuf, Error> {
     let dir = shipped.packages("1", formats)?;
-    let (image, plugin) = (
-        dir.join("leasehold-0.1.0-image.tar"),
-        shipped.target.join("plugin"),
-    );
+    let image = dir.join("leasehold-0.1.0-image.tar");
+    let plugin = shipped.target.join("plugin");
     shipped.make("image/build", &[&image.to_string_lossy(), "amd64"], &[])?;
     shipped.make(
         "docker-plugin/build",
@@ -66,17 +64,8 @@ fn made(host: &Netns, shipped: &Shipped, formats: &str) -> Result<PathBuf, Error
         &[],
     )?;
     let file = dir.join("leasehold-0.1.0-docker-plugin-amd64.tar.gz");
-    host.run_command(
-        "tar",
-        &[
-            "-C",
-            &plugin.to_string_lossy(),
-            "-czf",
-            &file.to_string_lossy(),
-            ".",
-        ],
-        "",
-    )?;
+    let (plugin, file) = (plugin.display(), file.display());
+    host.sh(&format!("tar -C {plugin} -czf {file} ."))?;
     Ok(dir)
 }
 
@@ -117,15 +106,8 @@ fn a_release_is_verified_and_no_damage_gets_through() -> Result<(), Error> {
     );
 
     let other = Shipped::new(&lan.host)?;
-    lan.host.run_command(
-        "sh",
-        &[
-            "-ec",
-            "echo >>\"$0\"",
-            &other.programs.join("dhcp").to_string_lossy(),
-        ],
-        "",
-    )?;
+    let program = other.programs.join("dhcp");
+    lan.host.sh(&format!("echo >>'{}'", program.display()))?;
     let other = made(&lan.host, &other, "rpm")?
         .to_string_lossy()
         .into_owned();

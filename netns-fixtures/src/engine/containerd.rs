@@ -71,38 +71,16 @@ impl Containerd {
 
     /// Runs a busybox command in a running container, and returns what it printed.
     pub fn exec(&self, id: &str, command: &[&str]) -> Result<String, Error> {
-        self.ctr(
-            &[
-                &[
-                    "task",
-                    "exec",
-                    "--exec-id",
-                    "exec",
-                    &self.unique(id),
-                    "/bin/busybox",
-                ],
-                command,
-            ]
-            .concat(),
-        )
+        let (id, exec) = (self.unique(id), ["task", "exec", "--exec-id", "exec"]);
+        self.ctr(&[&exec[..], &[&id, "/bin/busybox"], command].concat())
     }
 
     fn container(&self, how: &str, id: &str, command: &[&str]) -> Result<String, Error> {
         let (id, root) = (self.unique(id), self.dir.join("rootfs"));
         // Not every host has a controller to share processors.
-        let args = [
-            "run",
-            how,
-            "--cgroup",
-            "",
-            "--cpu-shares",
-            "0",
-            "--cni",
-            "--rootfs",
-            &root.to_string_lossy(),
-            &id,
-        ];
-        self.ctr(&[&args[..], &["/bin/busybox"], command].concat())
+        let shares = ["run", how, "--cgroup", "", "--cpu-shares", "0", "--cni"];
+        let args = ["--rootfs", &root.to_string_lossy(), &id, "/bin/busybox"];
+        self.ctr(&[&shares[..], &args, command].concat())
     }
 
     /// Returns the id that a container has. It is unique because the container's cgroup is named after it, and a sandbox does not

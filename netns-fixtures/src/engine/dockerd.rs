@@ -95,11 +95,8 @@ impl Dockerd {
         };
         dockerd.launch(&[])?;
         let image = dockerd.files.path("image.tar");
-        dockerd.host.run_command(
-            "tar",
-            &["-C", &dockerd.files.path("rootfs"), "-cf", &image, "."],
-            "",
-        )?;
+        let root = dockerd.files.path("rootfs");
+        dockerd.host.sh(&format!("tar -C {root} -cf {image} ."))?;
         dockerd.docker(&["import", &image, Self::IMAGE])?;
         Ok(dockerd)
     }
@@ -158,14 +155,20 @@ impl Dockerd {
             .unwrap_or_else(exec)
     }
 
+    /// Lets a running container ping an address, and waits for the first answer.
+    pub fn ping(&self, name: &str, address: Ipv4Addr) -> Result<(), Error> {
+        let address = address.to_string();
+        self.exec(name, &["ping", "-c", "1", "-W", "10", &address])
+            .map(drop)
+    }
+
     /// Returns what Docker believes to be a container's address in a network.
     pub fn address(&self, name: &str, network: &str) -> Result<Ipv4Addr, Error> {
         let format = format!("{{{{(index .NetworkSettings.Networks \"{network}\").IPAddress}}}}");
         let text = self.docker(&["inspect", "--format", &format, name])?;
-        text.trim().parse().map_err(|_| Error::Unreadable {
-            what: "a container's address",
-            text,
-        })
+        text.trim()
+            .parse()
+            .map_err(|_| Error::unreadable("a container's address", text))
     }
 
     /// Waits until `docker inspect` prints this about a container.
@@ -179,12 +182,8 @@ impl Dockerd {
 
     /// Returns a running container's network namespace.
     pub fn netns(&self, name: &str) -> Result<Netns, Error> {
-        let path = self.docker(&[
-            "inspect",
-            "--format",
-            "{{.NetworkSettings.SandboxKey}}",
-            name,
-        ])?;
+        let key = "{{.NetworkSettings.SandboxKey}}";
+        let path = self.docker(&["inspect", "--format", key, name])?;
         Netns::open(self.host.sandbox(), path.trim().into())
     }
 
@@ -273,26 +272,12 @@ impl Dockerd {
         let ready = listen(&notify)?;
         // It looks for a kernel module before it uses it: what this machine has not loaded stays unloaded.
         let mut command = Command::new("setpriv");
-        command.args([
-            "--bounding-set=-sys_module",
-            "dockerd",
-            "--bridge=none",
-            "--storage-driver=vfs",
-        ]);
-        command.args([
-            "--exec-opt=native.cgroupdriver=cgroupfs",
-            "--cgroup-parent",
-            &self.files.cgroup,
-        ]);
-        let (data, pid) = (self.files.path("data"), self.files.path("pid"));
-        command.args([
-            "--host",
-            &self.files.socket(),
-            "--data-root",
-            &data,
-            "--pidfile",
-            &pid,
-        ]);
+        command.args(["--bounding-set=-sys_module", "dockerd", "--bridge=none"]);
+        command.args("--storage-driver=vfs --exec-opt=native.cgroupdriver=cgroupfs".split(' '));
+        command.args(["--cgroup-parent", &self.files.cgroup]);
+        command.args(["--host", &self.files.socket()]);
+        command.args(["--data-root", &self.files.path("data")]);
+        command.args(["--pidfile", &self.files.path("pid")]);
         // In a container it leaves the machine's AppArmor profiles alone.
         command
             .args(more)

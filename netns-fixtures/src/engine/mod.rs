@@ -53,17 +53,9 @@ const PLUGINS: &str = "/usr/lib/cni";
 
 /// Replaces the IPAM plugin `name` with a plugin, for the sandbox's processes, as an administrator would.
 pub fn install_plugin(host: &Netns, name: &str, plugin: &Path) -> Result<(), Error> {
-    host.run_command(
-        "install",
-        &[
-            "-m",
-            "755",
-            &plugin.to_string_lossy(),
-            &format!("{PLUGINS}/{name}"),
-        ],
-        "",
-    )
-    .map(drop)
+    let plugin = plugin.display();
+    host.sh(&format!("install -m 755 '{plugin}' {PLUGINS}/{name}"))
+        .map(drop)
 }
 
 /// Gives a sandbox files of its own where engines and their plugins keep theirs, and a plugin among them.
@@ -75,29 +67,17 @@ fn cover(host: &Netns, network: &Value, plugin: &Path) -> Result<(), Error> {
         let [upper, work] = ["upper", "work"].map(|kind| dir.join(format!("{kind}{i}")));
         make_dir(&upper)?;
         make_dir(&work)?;
-        let options = format!(
-            "lowerdir={place},upperdir={},workdir={}",
-            upper.display(),
-            work.display()
-        );
-        host.run_command(
-            "mount",
-            &["-t", "overlay", "overlay", "-o", &options, place],
-            "",
-        )?;
+        host.overlay(place.as_ref(), &upper, &work, place.as_ref())?;
     }
-    install_plugin(
-        host,
-        network["ipam"]["type"].as_str().unwrap_or("dhcp"),
-        &plugin,
-    )
+    let name = network["ipam"]["type"].as_str().unwrap_or("dhcp");
+    install_plugin(host, name, &plugin)
 }
 
 /// Prepares a host for an engine: puts the network where the engine looks for it, and makes a root file system for its
 /// containers, as `rootfs` in the returned directory.
 fn prepare(host: &Netns, name: &str, network: &Value) -> Result<PathBuf, Error> {
     let dir = host.sandbox().dir(name)?;
-    host.run_command("mkdir", &["-p", "/etc/cni/net.d"], "")?;
+    host.sh("mkdir -p /etc/cni/net.d")?;
     // The first by name counts.
     host.run_command(
         "tee",

@@ -150,10 +150,10 @@ impl Played {
             .as_array()
             .is_some_and(|all| all.contains(&json!("IpamDriver")))
         {
-            return Err(Error::Unreadable {
-                what: "a plugin's manifest",
-                text: manifest.to_string(),
-            });
+            return Err(Error::unreadable(
+                "a plugin's manifest",
+                manifest.to_string(),
+            ));
         }
         played
             .plugin
@@ -232,10 +232,7 @@ impl Played {
             "V6": false,
         });
         let answer = self.plugin.call("IpamDriver.RequestPool", &ask)?;
-        let bad = || Error::Unreadable {
-            what: "a pool",
-            text: answer.to_string(),
-        };
+        let bad = || Error::unreadable("a pool", answer.to_string());
         let from_data = match &answer["Data"]["com.docker.network.gateway"] {
             Value::Null => None,
             gateway => Some(
@@ -405,10 +402,7 @@ impl Played {
         let address = answer["Address"]
             .as_str()
             .and_then(|text| text.parse().ok());
-        address.ok_or_else(|| Error::Unreadable {
-            what: "an address",
-            text: answer.to_string(),
-        })
+        address.ok_or_else(|| Error::unreadable("an address", answer.to_string()))
     }
 
     fn release_address(&self, network: &PlayedNetwork, address: Ipv4Addr) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use super::{Engine, prepare, write};
 use crate::cgroup;
 use crate::error::Error;
 use crate::need::Need;
-use crate::netns::Netns;
+use crate::netns::{Netns, printed};
 
 /// Podman in a host's namespace.
 #[derive(Debug)]
@@ -45,13 +45,9 @@ impl Engine for Podman {
             network,
             cgroup,
         };
-        let image = podman.dir.join("image.tar");
-        let (rootfs, image) = (podman.dir.join("rootfs"), image.to_string_lossy());
-        host.run_command(
-            "tar",
-            &["-C", &rootfs.to_string_lossy(), "-cf", &image, "."],
-            "",
-        )?;
+        let dir = podman.dir.display();
+        host.sh(&format!("tar -C {dir}/rootfs -cf {dir}/image.tar ."))?;
+        let image = format!("{dir}/image.tar");
         podman.podman(&["import", &image, "busybox:latest"])?;
         Ok(podman)
     }
@@ -88,31 +84,12 @@ impl Podman {
 
     fn container(&self, how: &[&str], command: &[&str]) -> Result<String, Error> {
         // Its own limits are higher than a container without CAP_SYS_RESOURCE may ask for.
-        let limits = [
-            "--ulimit",
-            "nofile=1024:1024",
-            "--ulimit",
-            "nproc=1024:1024",
-        ];
-        let place = [
-            "--cgroups",
-            "no-conmon",
-            "--cgroup-parent",
-            &self.cgroup,
-            "--network",
-            &self.network,
-        ];
-        self.podman(
-            &[
-                &["run"],
-                how,
-                &limits,
-                &place,
-                &["localhost/busybox:latest", "/bin/busybox"],
-                command,
-            ]
-            .concat(),
-        )
+        let limits = "run --ulimit nofile=1024:1024 --ulimit nproc=1024:1024";
+        let limits: Vec<_> = limits.split(' ').collect();
+        let groups = ["--cgroups", "no-conmon", "--cgroup-parent", &self.cgroup];
+        let network = ["--network", &self.network];
+        let image = ["localhost/busybox:latest", "/bin/busybox"];
+        self.podman(&[&limits, how, &groups, &network, &image, command].concat())
     }
 
     fn podman(&self, args: &[&str]) -> Result<String, Error> {
@@ -128,17 +105,7 @@ impl Podman {
             .args(["--storage-driver", "vfs"])
             .args(args)
             .env("CONTAINERS_CONF", self.dir.join("containers.conf"));
-        let output = self.host.output(command, b"")?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if output.status.success() {
-            return Ok(text(&output.stdout));
-        }
-        let command = format!("podman {}", args.join(" "));
-        Err(Error::Failed {
-            command,
-            status: output.status,
-            said: text(&output.stdout) + &text(&output.stderr),
-        })
+        printed("podman", args, &self.host.output(command, b"")?)
     }
 }
 

@@ -316,10 +316,7 @@ const GENERIC: &str = "com.docker.network.generic";
 const MAC: &str = "com.docker.network.endpoint.macaddress";
 
 fn bad(what: &'static str, answer: &Value) -> Error {
-    Error::Unreadable {
-        what,
-        text: answer.to_string(),
-    }
+    Error::unreadable(what, answer.to_string())
 }
 
 fn parsed<T: std::str::FromStr>(

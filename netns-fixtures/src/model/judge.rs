@@ -60,7 +60,7 @@ struct Client {
 }
 
 /// A lease as seen on the wire.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Grant {
     /// The servers that granted it: several servers with one pool may.
     servers: Vec<Ipv4Addr>,
@@ -108,15 +108,13 @@ impl Judge {
                 payload,
             } if destination.port() == 67 => {
                 let ethernet = Some((frame.source, frame.destination));
-                self.client(
-                    now,
-                    &Datagram {
-                        payload,
-                        source,
-                        destination: Some(destination),
-                        ethernet,
-                    },
-                )
+                let datagram = Datagram {
+                    payload,
+                    source,
+                    destination: Some(destination),
+                    ethernet,
+                };
+                self.client(now, &datagram)
             }
             Packet::Arp(arp) if arp.sender_mac == frame.source => Vec::new(),
             Packet::Arp(_) => vec![Violation::ArpSender],
@@ -156,16 +154,13 @@ impl Judge {
                     .filter(|other| *other != server)
                     .chain([server])
                     .collect();
-                self.grants.insert(
-                    key,
-                    Grant {
-                        servers,
-                        known,
-                        until,
-                        given_back: None,
-                        refused: false,
-                    },
-                );
+                let grant = Grant {
+                    servers,
+                    known,
+                    until,
+                    ..Grant::default()
+                };
+                self.grants.insert(key, grant);
                 if self.grants.len() > REMEMBERED {
                     self.grants.pop_first();
                 }
@@ -214,10 +209,7 @@ impl Judge {
             for (server, address) in &client.selected {
                 let asked = Grant {
                     servers: vec![*server],
-                    known: None,
-                    until: None,
-                    given_back: None,
-                    refused: false,
+                    ..Grant::default()
                 };
                 self.grants.entry((key.clone(), *address)).or_insert(asked);
             }

@@ -347,10 +347,8 @@ mod tests {
     fn an_option_that_comes_twice_is_refused() {
         let mut message = sample();
         message.options.push((code::TYPE, vec![1]));
-        assert_eq!(
-            Message::decode(&message.encode()),
-            Err(Malformed::Twice(code::TYPE))
-        );
+        let found = Message::decode(&message.encode());
+        assert_eq!(found, Err(Malformed::Twice(code::TYPE)));
     }
 
     #[test]

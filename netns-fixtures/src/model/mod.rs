@@ -21,6 +21,7 @@ mod table5;
 mod violation;
 
 pub use config::{Config, Knows};
+pub(crate) use frame::decode_arp;
 pub use frame::{Arp, BROADCAST, BadFrame, Datagram, Frame, Mac, Packet, arp, decode, udp};
 pub use judge::Judge;
 pub use message::{ClientKey, Kind, Malformed, Message, code};

@@ -108,15 +108,13 @@ impl Station {
                     return nothing;
                 }
                 let ethernet = Some((frame.source, frame.destination));
-                self.dhcp(
-                    now,
-                    &Datagram {
-                        payload,
-                        source,
-                        destination: Some(destination),
-                        ethernet,
-                    },
-                )
+                let datagram = Datagram {
+                    payload,
+                    source,
+                    destination: Some(destination),
+                    ethernet,
+                };
+                self.dhcp(now, &datagram)
             }
             Packet::Udp { .. } | Packet::Other(_) => nothing,
         }

@@ -153,10 +153,7 @@ impl Program for DnsmasqProgram {
 
 /// Reads `expires mac address hostname client_id`, with `*` for missing values.
 fn parse_lease(line: &str) -> Result<Lease, Error> {
-    let bad = || Error::Unreadable {
-        what: "a lease of dnsmasq",
-        text: line.to_owned(),
-    };
+    let bad = || Error::unreadable("a lease of dnsmasq", line.to_owned());
     let fields: Vec<_> = line.split(' ').collect();
     let [expires, mac, address, _, _] = fields[..] else {
         return Err(bad());

@@ -103,10 +103,7 @@ fn config_text(grants: &Grants) -> String {
 
 /// Reads what follows `lease ` in a record of dhcpd.leases(5), its times counted from the epoch.
 fn parse_lease(record: &str) -> Result<Lease, Error> {
-    let bad = || Error::Unreadable {
-        what: "a lease of dhcpd",
-        text: record.to_owned(),
-    };
+    let bad = || Error::unreadable("a lease of dhcpd", record.to_owned());
     let value = |key: &str| {
         let found = record
             .lines()

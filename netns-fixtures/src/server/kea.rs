@@ -151,10 +151,7 @@ fn config_json(config: &KeaConfig, place: &Place) -> Value {
 /// Reads `address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context`. A
 /// lease that is released is written again with a lifetime of 0.
 fn parse_lease(line: &str) -> Result<Lease, Error> {
-    let bad = || Error::Unreadable {
-        what: "a lease of Kea",
-        text: line.to_owned(),
-    };
+    let bad = || Error::unreadable("a lease of Kea", line.to_owned());
     let fields: Vec<_> = line.split(',').collect();
     let number = |i: usize| {
         fields

@@ -48,10 +48,10 @@ impl Program for UdhcpdProgram {
                 .map(|record| parse_lease(written, record))
                 .collect());
         }
-        Err(Error::Unreadable {
-            what: "a lease file of udhcpd",
-            text: format!("{file:02x?}"),
-        })
+        Err(Error::unreadable(
+            "a lease file of udhcpd",
+            format!("{file:02x?}"),
+        ))
     }
 }
 

@@ -58,8 +58,7 @@ impl Host {
 /// Half of the addresses have a note, half are host-local's.
 #[test]
 fn an_add_and_a_del_end_among_100_000_addresses() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut host = Host::new(&sandbox, "10.8.0.0/14")?;
+    let mut host = Host::new(&sandbox!(NEEDS), "10.8.0.0/14")?;
     host.config["ipam"]["timeout"] = 600.into();
     let member = host.container("member")?;
     let pods = host.pods();
@@ -106,8 +105,7 @@ fn an_add_and_a_del_end_among_100_000_addresses() -> Result<(), CallError> {
 /// Its directory is an overlay, as in a container, and another process keeps it locked until an ADD waits for it.
 #[test]
 fn an_add_waits_for_a_directory_that_is_busy() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
+    let mut host = Host::new(&sandbox!(NEEDS), "10.9.0.0/24")?;
     host.config["ipam"]["timeout"] = 600.into();
     host.sh(
         "cd $1; mkdir lower upper work merged; mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work none merged",
@@ -141,8 +139,7 @@ fn an_add_waits_for_a_directory_that_is_busy() -> Result<(), CallError> {
 /// A pipe stands for a disk that does not answer: nobody ever writes to it.
 #[test]
 fn a_directory_that_does_not_answer_is_named() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
+    let mut host = Host::new(&sandbox!(NEEDS), "10.9.0.0/24")?;
     host.config["ipam"]["timeout"] = json!(0.5);
     host.sh("mkdir $1/pods; mkfifo $1/pods/10.9.0.7")?;
     let error = host
@@ -165,8 +162,7 @@ fn a_directory_that_does_not_answer_is_named() -> Result<(), CallError> {
 /// There is room for one more file each time, until the ADD has all that it makes.
 #[test]
 fn an_add_that_finds_no_room_for_a_file_leaves_none() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let host = Host::new(&sandbox, "10.9.0.0/24")?;
+    let host = Host::new(&sandbox!(NEEDS), "10.9.0.0/24")?;
     host.sh("mount -t tmpfs -o nr_inodes=20 none $1; mkdir $1/pods; touch $1/pods/lock")?;
     let container = host.container("c1")?;
     let mut failed = 0;
@@ -181,10 +177,8 @@ fn an_add_that_finds_no_room_for_a_file_leaves_none() -> Result<(), CallError> {
                 let error = error.cni();
                 assert_eq!(error.code, 11, "{error}");
                 let place = host.pods().to_string_lossy().into_owned();
-                assert!(
-                    error.msg.contains(&place) && error.msg.contains("No space left on device"),
-                    "{error}"
-                );
+                assert_says(&error.msg, &place);
+                assert_says(&error.msg, "No space left on device");
                 assert_eq!(host.left(), [""; 0], "after {failed} files");
             }
         }
@@ -198,8 +192,7 @@ fn an_add_that_finds_no_room_for_a_file_leaves_none() -> Result<(), CallError> {
 
 #[test]
 fn a_read_only_directory_fails_calls_and_is_named() -> Result<(), CallError> {
-    let sandbox = sandbox!(NEEDS);
-    let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
+    let mut host = Host::new(&sandbox!(NEEDS), "10.9.0.0/24")?;
     host.sh("mount -t tmpfs none $1")?;
     let member = host.container("member")?;
     let late = host.container("late")?;

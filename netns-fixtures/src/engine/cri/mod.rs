@@ -129,19 +129,10 @@ impl Cri {
     /// Takes an image from a file, and returns its name.
     pub fn import(&self, file: &Path) -> Result<String, Error> {
         let (socket, file) = (self.socket(), file.to_string_lossy());
-        let said = self.host.run_command(
-            "ctr",
-            &[
-                "--address",
-                &socket,
-                "--namespace",
-                "k8s.io",
-                "images",
-                "import",
-                &file,
-            ],
-            "",
-        )?;
+        let import = "--namespace k8s.io images import";
+        let said = self
+            .host
+            .sh(&format!("ctr --address {socket} {import} '{file}'"))?;
         // `unpacking NAME (DIGEST)...done`
         Ok(said
             .split_whitespace()
@@ -158,10 +149,7 @@ impl Cri {
         let said =
             self.outside
                 .run_command(CALL, &[&self.socket(), method], &request.to_string())?;
-        serde_json::from_str(&said).map_err(|_| Error::Unreadable {
-            what: "an answer of the CRI",
-            text: said,
-        })
+        serde_json::from_str(&said).map_err(|_| Error::unreadable("an answer of the CRI", said))
     }
 
     /// Returns what the CRI is told about a pod as a whole. A pod that is made again is a further attempt.
@@ -208,10 +196,7 @@ impl Cri {
             .map(|one| &one["path"]);
         match path.and_then(Value::as_str) {
             Some(path) => Netns::open(self.outside.sandbox(), path.into()),
-            None => Err(Error::Unreadable {
-                what: "a pod's namespaces",
-                text: said.to_string(),
-            }),
+            None => Err(Error::unreadable("a pod's namespaces", said.to_string())),
         }
     }
 
@@ -233,10 +218,10 @@ impl Cri {
         };
         match ran["exit_code"].is_null() {
             true => Ok(text("stdout")),
-            false => Err(Error::Unreadable {
-                what: "a command in a container",
-                text: text("stdout") + &text("stderr"),
-            }),
+            false => Err(Error::unreadable(
+                "a command in a container",
+                text("stdout") + &text("stderr"),
+            )),
         }
     }
 

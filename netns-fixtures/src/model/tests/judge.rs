@@ -211,10 +211,8 @@ fn an_ip_unicast_may_be_an_ethernet_broadcast() {
         let mut server = Server::new(config());
         let client = Client::new(ID, MAC);
         let release = client.release(client.acquire(&mut server, at(0))).encode();
-        let datagram = Datagram {
-            ethernet: Some((MAC, ethernet)),
-            ..datagram(&release, ip(10), ip(1))
-        };
+        let mut datagram = datagram(&release, ip(10), ip(1));
+        datagram.ethernet = Some((MAC, ethernet));
         server.receive(at(1), &datagram);
         assert_eq!(server.violations(), expected);
     }
@@ -243,9 +241,6 @@ fn clients_with_one_mac_may_reuse_an_xid_but_not_mix_it() {
     assert_eq!(server.violations(), []);
     one.xid = 1;
     unicast(&mut server, at(3), &one.extend(address));
-    assert_eq!(
-        server.violations(),
-        [Violation::ClientChanged],
-        "the other is in the middle of it"
-    );
+    // The other is in the middle of it.
+    assert_eq!(server.violations(), [Violation::ClientChanged]);
 }

@@ -24,6 +24,13 @@ fn config() -> Config {
     Config::new("10.9.0.0/24".parse().unwrap())
 }
 
+/// Returns a server that differs in this from a plain one.
+fn server(change: impl FnOnce(&mut Config)) -> Server {
+    let mut config = config();
+    change(&mut config);
+    Server::new(config)
+}
+
 /// A client that does everything right until a test spoils its message.
 struct Client {
     id: &'static [u8],
@@ -59,13 +66,7 @@ impl Client {
     }
 
     fn select(&self, address: Ipv4Addr) -> Message {
-        self.message(
-            Kind::Request,
-            &[
-                (code::REQUESTED, &address.octets()),
-                (code::SERVER, &ip(1).octets()),
-            ],
-        )
+        self.of_server(Kind::Request, address)
     }
 
     fn reboot(&self, address: Ipv4Addr) -> Message {
@@ -85,12 +86,15 @@ impl Client {
     }
 
     fn decline(&self, address: Ipv4Addr) -> Message {
+        self.of_server(Kind::Decline, address)
+    }
+
+    /// Returns a message about an address of the first server's.
+    fn of_server(&self, kind: Kind, address: Ipv4Addr) -> Message {
+        let (address, server) = (address.octets(), ip(1).octets());
         self.message(
-            Kind::Decline,
-            &[
-                (code::REQUESTED, &address.octets()),
-                (code::SERVER, &ip(1).octets()),
-            ],
+            kind,
+            &[(code::REQUESTED, &address), (code::SERVER, &server)],
         )
     }
 
@@ -133,13 +137,8 @@ impl Server {
 }
 
 fn broadcast(server: &mut Server, now: Duration, message: &Message) -> Handled {
-    send(
-        server,
-        now,
-        message,
-        Ipv4Addr::UNSPECIFIED,
-        Ipv4Addr::BROADCAST,
-    )
+    let (nobody, all) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST);
+    send(server, now, message, nobody, all)
 }
 
 fn unicast(server: &mut Server, now: Duration, message: &Message) -> Handled {

@@ -36,12 +36,9 @@ fn a_careful_client_commits_no_violation() {
 
 #[test]
 fn an_answer_holds_what_the_client_asked_for_and_no_more() {
-    let mut server = Server::new(Config {
-        t1: Some(10),
-        mtu: Some(1400),
-        domain: Some("example.org".into()),
-        routes: vec![("10.0.0.0/9".parse().unwrap(), ip(2))],
-        ..config()
+    let mut server = server(|it| {
+        (it.t1, it.mtu, it.domain) = (Some(10), Some(1400), Some("example.org".into()));
+        it.routes = vec![("10.0.0.0/9".parse().unwrap(), ip(2))];
     });
     let client = Client::new(ID, MAC);
     let reply = broadcast(&mut server, at(0), &client.discover())
@@ -49,38 +46,25 @@ fn an_answer_holds_what_the_client_asked_for_and_no_more() {
         .unwrap();
     let offer = Message::decode(&reply.payload).unwrap();
     let option = |code| offer.option(code).map(<[u8]>::to_vec);
-    assert_eq!(
-        (offer.xid, offer.yiaddr, offer.hardware()),
-        (1, ip(10), MAC)
-    );
-    assert_eq!(
-        offer.address(code::SUBNET_MASK),
-        Some(Ipv4Addr::new(255, 255, 255, 0))
-    );
+    let found = (offer.xid, offer.yiaddr, offer.hardware());
+    assert_eq!(found, (1, ip(10), MAC));
+    let found = offer.address(code::SUBNET_MASK);
+    assert_eq!(found, Some(Ipv4Addr::new(255, 255, 255, 0)));
     assert_eq!(offer.number(code::LEASE_TIME), Some(3600));
-    assert_eq!(
-        (offer.number(code::T1), offer.number(code::T2)),
-        (Some(10), None)
-    );
+    let found = (offer.number(code::T1), offer.number(code::T2));
+    assert_eq!(found, (Some(10), None));
     assert_eq!(option(code::MTU), Some(vec![5, 120]));
-    assert_eq!(
-        option(code::CLASSLESS_ROUTES),
-        Some(vec![9, 10, 0, 10, 9, 0, 2])
-    );
+    let found = option(code::CLASSLESS_ROUTES);
+    assert_eq!(found, Some(vec![9, 10, 0, 10, 9, 0, 2]));
     assert_eq!(option(code::DOMAIN), None);
     assert_eq!(option(code::CLIENT_ID), Some(ID.to_vec()));
-    assert_eq!(
-        (*reply.destination.ip(), reply.ethernet),
-        (ip(10), Some(MAC))
-    );
+    let found = (*reply.destination.ip(), reply.ethernet);
+    assert_eq!(found, (ip(10), Some(MAC)));
 }
 
 #[test]
 fn an_option_is_cut_short_only_for_an_extension() {
-    let mut server = Server::new(Config {
-        cut: Some(code::ROUTERS),
-        ..config()
-    });
+    let mut server = server(|it| it.cut = Some(code::ROUTERS));
     let client = Client::new(ID, MAC);
     let address = client.acquire(&mut server, at(0));
     let routers = |handled: Handled| {
@@ -102,10 +86,7 @@ fn an_option_is_cut_short_only_for_an_extension() {
 
 #[test]
 fn a_released_address_is_the_last_to_be_given_again() {
-    let mut server = Server::new(Config {
-        pool: (ip(10), ip(12)),
-        ..config()
-    });
+    let mut server = server(|it| it.pool = (ip(10), ip(12)));
     let (one, two) = (Client::new(ID, MAC), other(2));
     assert_eq!(one.acquire(&mut server, at(0)), ip(10));
     assert_eq!(two.acquire(&mut server, at(0)), ip(11));
@@ -116,11 +97,8 @@ fn a_released_address_is_the_last_to_be_given_again() {
     assert_eq!(four.acquire(&mut server, at(1)), ip(10));
     let five = other(5);
     server.expect(at(1), &five.discover(), Event::Silent(Silence::NoAddress));
-    assert_eq!(
-        five.acquire(&mut server, at(3601)),
-        ip(10),
-        "all leases have ended"
-    );
+    // All leases have ended.
+    assert_eq!(five.acquire(&mut server, at(3601)), ip(10));
 }
 
 #[test]
@@ -140,10 +118,8 @@ fn a_release_from_elsewhere_or_of_another_is_ignored() {
     let of_another = unicast(&mut server, at(1), &other.release(address));
     assert_eq!(of_another.event, Event::Silent(Silence::NothingToGiveBack));
     assert!(server.lease(at(1), address).is_some());
-    let (nowhere, release) = (
-        SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 68),
-        Purpose::Release,
-    );
+    let nowhere = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 68);
+    let release = Purpose::Release;
     assert_eq!(
         server.violations(),
         [
@@ -165,19 +141,14 @@ fn a_released_lease_is_not_renewed() {
         &client.extend(address),
         Event::Refused(address, Purpose::Renew),
     );
-    assert_eq!(
-        server.violations(),
-        [Violation::GivenBack(Purpose::Renew, address)]
-    );
+    let found = server.violations();
+    assert_eq!(found, [Violation::GivenBack(Purpose::Renew, address)]);
 }
 
 #[test]
 fn init_reboot_is_refused_only_if_known_to_be_wrong() {
     for authoritative in [true, false] {
-        let mut server = Server::new(Config {
-            authoritative,
-            ..config()
-        });
+        let mut server = server(|it| it.authoritative = authoritative);
         let mut client = Client::new(ID, MAC);
         let unknown = broadcast(&mut server, at(0), &client.reboot(ip(50)));
         assert_eq!(unknown.event, Event::Silent(Silence::Unknown));
@@ -217,15 +188,11 @@ fn a_nak_is_a_broadcast_that_names_the_client() {
     let handled = unicast(&mut server, at(0), &client.extend(ip(50)));
     assert_eq!(handled.event, Event::Refused(ip(50), Purpose::Renew));
     let reply = handled.reply.unwrap();
-    assert_eq!(
-        (*reply.destination.ip(), reply.ethernet),
-        (Ipv4Addr::BROADCAST, Some(BROADCAST))
-    );
+    let found = (*reply.destination.ip(), reply.ethernet);
+    assert_eq!(found, (Ipv4Addr::BROADCAST, Some(BROADCAST)));
     let nak = Message::decode(&reply.payload).unwrap();
-    assert_eq!(
-        (nak.kind(), nak.option(code::CLIENT_ID)),
-        (Some(Kind::Nak), Some(ID))
-    );
+    let found = (nak.kind(), nak.option(code::CLIENT_ID));
+    assert_eq!(found, (Some(Kind::Nak), Some(ID)));
     assert_eq!(nak.yiaddr, Ipv4Addr::UNSPECIFIED);
     assert_eq!(nak.number(code::LEASE_TIME), None);
 }
@@ -266,10 +233,7 @@ fn a_restart_keeps_leases_only_with_the_database() {
 
 #[test]
 fn a_deaf_server_offers_and_never_acknowledges() {
-    let mut server = Server::new(Config {
-        deaf: true,
-        ..config()
-    });
+    let mut server = server(|it| it.deaf = true);
     let client = Client::new(ID, MAC);
     let offer = broadcast(&mut server, at(0), &client.discover());
     let Event::Offered(address) = offer.event else {
@@ -280,10 +244,7 @@ fn a_deaf_server_offers_and_never_acknowledges() {
 
 #[test]
 fn a_relay_of_another_subnet_brings_a_nak_with_the_ack() {
-    let mut server = Server::new(Config {
-        relay: Some(ip(254)),
-        ..config()
-    });
+    let mut server = server(|it| it.relay = Some(ip(254)));
     let client = Client::new(ID, MAC);
     let offer = broadcast(&mut server, at(0), &client.discover());
     let Event::Offered(address) = offer.event else {
@@ -292,28 +253,21 @@ fn a_relay_of_another_subnet_brings_a_nak_with_the_ack() {
     assert_eq!(offer.relayed, None);
     let granted = broadcast(&mut server, at(0), &client.select(address));
     let kind = |reply: Option<Reply>| Message::decode(&reply.unwrap().payload).unwrap().kind();
-    assert_eq!(
-        (kind(granted.relayed), kind(granted.reply)),
-        (Some(Kind::Nak), Some(Kind::Ack))
-    );
+    let found = (kind(granted.relayed), kind(granted.reply));
+    assert_eq!(found, (Some(Kind::Nak), Some(Kind::Ack)));
     let renewed = unicast(
         &mut server,
         at(1),
         &Client { xid: 2, ..client }.extend(address),
     );
-    assert!(
-        renewed.relayed.is_none() && renewed.reply.is_some(),
-        "no relay hears that"
-    );
+    // No relay hears that.
+    assert!(renewed.relayed.is_none() && renewed.reply.is_some());
     assert_eq!(server.violations(), []);
 }
 
 #[test]
 fn a_stubborn_server_offers_a_declined_address_again() {
-    let mut server = Server::new(Config {
-        stubborn: true,
-        ..config()
-    });
+    let mut server = server(|it| it.stubborn = true);
     let client = Client::new(ID, MAC);
     let address = client.acquire(&mut server, at(0));
     server.expect(at(0), &client.decline(address), Event::Declined(address));
@@ -336,11 +290,7 @@ fn a_declined_address_is_held_back() {
 
 #[test]
 fn a_reservation_goes_to_its_client_alone() {
-    let mut config = config();
-    config
-        .reservations
-        .insert(ClientKey::Id(ID.to_vec()), ip(10));
-    let mut server = Server::new(config);
+    let mut server = server(|it| it.reservations = [(ClientKey::Id(ID.to_vec()), ip(10))].into());
     let other = other(2);
     assert_eq!(other.acquire(&mut server, at(0)), ip(11));
     assert_eq!(Client::new(ID, MAC).acquire(&mut server, at(0)), ip(10));
@@ -348,10 +298,7 @@ fn a_reservation_goes_to_its_client_alone() {
 
 #[test]
 fn choosing_another_server_frees_the_offer() {
-    let mut server = Server::new(Config {
-        pool: (ip(10), ip(10)),
-        ..config()
-    });
+    let mut server = server(|it| it.pool = (ip(10), ip(10)));
     let client = Client::new(ID, MAC);
     broadcast(&mut server, at(0), &client.discover());
     let choice = client.message(
@@ -368,21 +315,12 @@ fn choosing_another_server_frees_the_offer() {
 
 #[test]
 fn a_chaddr_is_one_client_under_any_identifier() {
-    let mut server = Server::new(Config {
-        knows: Knows::Chaddr,
-        ..config()
-    });
-    let (one, two) = (
-        Client::new(ID, MAC),
-        Client {
-            xid: 2,
-            ..Client::new(b"\0two", MAC)
-        },
-    );
-    let other = Client {
-        xid: 3,
-        ..Client::new(ID, [2, 0, 0, 0, 0, 8])
-    };
+    let mut server = server(|it| it.knows = Knows::Chaddr);
+    let one = Client::new(ID, MAC);
+    let mut two = Client::new(b"\0two", MAC);
+    two.xid = 2;
+    let mut other = Client::new(ID, [2, 0, 0, 0, 0, 8]);
+    other.xid = 3;
     assert_eq!(
         [&one, &two, &other].map(|client| client.acquire(&mut server, at(0))),
         [ip(10), ip(10), ip(11)]
@@ -407,10 +345,7 @@ fn a_chaddr_is_one_client_under_any_identifier() {
 
 #[test]
 fn who_is_not_known_gets_the_address_of_all() {
-    let mut server = Server::new(Config {
-        knows: Knows::Nothing,
-        ..config()
-    });
+    let mut server = server(|it| it.knows = Knows::Nothing);
     let (one, two) = (Client::new(ID, MAC), other(2));
     assert_eq!(
         [&one, &two].map(|client| client.acquire(&mut server, at(0))),
@@ -425,18 +360,13 @@ fn who_is_not_known_gets_the_address_of_all() {
 
 #[test]
 fn a_flag_only_server_ignores_clients_without_the_flag() {
-    let mut server = Server::new(Config {
-        flag_only: true,
-        ..config()
-    });
+    let mut server = server(|it| it.flag_only = true);
     let client = Client::new(ID, MAC);
     let ignored = Event::Silent(Silence::NoFlag);
     for message in [client.discover(), client.reboot(ip(10))] {
         server.expect(at(0), &message, ignored);
     }
-    let flagged = Message {
-        flags: 0x8000,
-        ..client.discover()
-    };
+    let mut flagged = client.discover();
+    flagged.flags = 0x8000;
     server.expect(at(1), &flagged, Event::Offered(ip(10)));
 }

@@ -24,10 +24,8 @@ fn a_station_asks_arp_before_it_answers_a_renewal() {
     let Packet::Arp(question) = decode(frame).unwrap().packet else {
         panic!("not ARP")
     };
-    assert_eq!(
-        (question.request, question.target, question.sender),
-        (true, address, ip(1))
-    );
+    let found = (question.request, question.target, question.sender);
+    assert_eq!(found, (true, address, ip(1)));
     let answer = Arp {
         request: false,
         sender_mac: MAC,
@@ -91,10 +89,8 @@ fn a_station_answers_arp_for_its_own_address_alone() {
 fn a_router_forwards_to_its_server_what_came_to_it_alone() {
     let (mac, off_link) = ([2, 0, 0, 0, 1, 1], Ipv4Addr::new(172, 16, 0, 1));
     for (ethernet, expected) in [(mac, Some(Event::Released(ip(10)))), (BROADCAST, None)] {
-        let config = Config {
-            id: off_link,
-            ..config()
-        };
+        let mut config = config();
+        config.id = off_link;
         let mut station = Station::with_server(mac, ip(1), Server::new(config));
         let client = Client::new(ID, MAC);
         let to_off_link = |mut message: Message| {
@@ -108,10 +104,8 @@ fn a_router_forwards_to_its_server_what_came_to_it_alone() {
         broadcast(server, at(0), &client.discover());
         broadcast(server, at(0), &to_off_link(client.select(ip(10))));
         let release = to_off_link(client.release(ip(10))).encode();
-        let (from, to) = (
-            SocketAddrV4::new(ip(10), 68),
-            SocketAddrV4::new(off_link, 67),
-        );
+        let from = SocketAddrV4::new(ip(10), 68);
+        let to = SocketAddrV4::new(off_link, 67);
         let (_, event) = station.receive(at(1), &udp(MAC, ethernet, from, to, &release));
         assert_eq!(event, expected);
     }
