@@ -23,12 +23,13 @@ use self::persistence::Persistence;
 use self::warnings::Warnings;
 use super::Report;
 use super::holders::Standing;
+use crate::effect::StoreCause;
 use crate::event::{Event, EventKind};
 use crate::grant::{Dns, Grant};
 use crate::identity::{Attachment, Identity};
 use crate::interface::{Holding, Interfaces, Presence, Seat, Work};
-use crate::link::{Line, Link, LinkCause, LinkView, Sockets};
-use crate::outbox::{Exchange, Owner, Stake};
+use crate::link::{Line, Link, LinkCause, LinkView, Sockets, Step};
+use crate::outbox::{Exchange, Owner, Stake, Waiter};
 use crate::plan;
 use crate::profile::Profile;
 use crate::record::{BindingId, Former, Record, RecordState};
@@ -234,6 +235,22 @@ impl Common {
 }
 
 impl Cx<'_> {
+    pub(super) fn change(&mut self, waiter: Waiter, steps: Vec<Step>) {
+        cx::change(self.out, self.interfaces, waiter, &self.own.link, steps);
+    }
+
+    /// Returns whether its link is being changed, for any binding.
+    pub(super) fn is_changing(&self) -> bool {
+        let at = self.own.link.in_netns();
+        at.is_some_and(|at| self.interfaces.is_changing(at))
+    }
+
+    /// Tries the failed write again after a growing pause.
+    pub(super) fn write_later(&mut self, cause: &StoreCause) {
+        let pause = self.own.persistence.try_later(self.now.boot, self.rng);
+        tracing::warn!(attachment = %self.own.attachment, %cause, ?pause, "record not written: trying again");
+    }
+
     /// Returns the other live binding that has the identity, if there is one.
     fn other_holder(&self) -> Option<BindingId> {
         let holder = self.holders.of(&self.own.identity.key());

@@ -28,18 +28,6 @@ pub(crate) struct Cx<'a> {
     pub(crate) departed: &'a Departed,
 }
 
-impl Cx<'_> {
-    pub(in crate::binding) fn change(&mut self, waiter: Waiter, steps: Vec<Step>) {
-        change(self.out, self.interfaces, waiter, &self.own.link, steps);
-    }
-
-    /// Returns whether its link is being changed, for any binding.
-    pub(in crate::binding) fn is_changing(&self) -> bool {
-        let at = self.own.link.in_netns();
-        at.is_some_and(|at| self.interfaces.is_changing(at))
-    }
-}
-
 /// Changes a link step by step. On a container's own link no other change may be under way. Returns the effect.
 pub(crate) fn change(
     out: &mut Outbox,

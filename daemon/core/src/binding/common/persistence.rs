@@ -1,10 +1,12 @@
 //! A binding's record in the store: one write at a time, the latest wins.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
 
 use crate::backoff::{Backoff, LONGEST_PAUSE};
-use crate::binding::Cx;
-use crate::effect::{OpId, StoreCause};
+use crate::effect::OpId;
 use crate::record::{BindingId, Change, Record, RecordState};
 use crate::source::Lease;
 use crate::time::Instant;
@@ -160,14 +162,11 @@ impl Persistence {
             (self.durable, self.lost) = (written, false);
         }
     }
-}
 
-impl Cx<'_> {
-    /// Tries the failed write again after a growing pause.
-    pub(in crate::binding) fn write_later(&mut self, cause: &StoreCause) {
-        let persistence = &mut self.own.persistence;
-        let pause = persistence.backoff.pause(LONGEST_PAUSE, self.rng);
-        tracing::warn!(attachment = %self.own.attachment, %cause, ?pause, "record not written: trying again");
-        (persistence.dirty, persistence.retry) = (true, Some(self.now.boot + pause));
+    /// Plans the next try of a failed write after a growing pause, and returns the pause.
+    pub(super) fn try_later(&mut self, now: Instant, rng: &mut Rng) -> Duration {
+        let pause = self.backoff.pause(LONGEST_PAUSE, rng);
+        (self.dirty, self.retry) = (true, Some(now + pause));
+        pause
     }
 }
