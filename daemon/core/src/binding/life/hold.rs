@@ -90,6 +90,7 @@ impl Hold {
     fn tell_addressed(&mut self, cx: &mut Cx<'_>) {
         let broadcast = self.client.broadcasts();
         self.client.set_addressed(self.is_addressed(cx));
+        self.client.set_out_of_sight(cx.own.is_pathless);
         if broadcast != self.client.broadcasts() && !cx.own.exchange.is_closed() {
             cx.end_exchange();
             self.client.begin_again(cx.now.boot);

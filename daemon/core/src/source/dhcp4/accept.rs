@@ -89,6 +89,9 @@ pub enum Refusal {
         /// The server that was asked.
         asked: Ipv4Addr,
     },
+    /// It is a NAK through a relay, and an ACK beside it may go unheard, because the container is out of sight.
+    #[error("NAK through a relay for a container that is out of sight: its ACK may go unheard")]
+    NakOutOfSight,
     /// yiaddr is not an address that a host can have.
     #[error("yiaddr is not a host's address: {0}")]
     BadAddress(Ipv4Addr),

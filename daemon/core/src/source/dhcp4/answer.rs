@@ -125,11 +125,10 @@ impl Client {
         }
         let is_relayed = !message.giaddr.is_unspecified() && !cut(Rule::RelayedNak);
         if is_nak && (is_relayed || is_foreign && !cut(Rule::ForeignNak)) {
-            // From the host's link an ACK to the container may go unheard; then the lease ends by its time.
-            let is_deaf = !self.addressed && self.state.lease().is_some();
-            if !(is_relayed && is_deaf) {
-                self.keep_nak(server, &message);
+            if is_relayed && self.out_of_sight {
+                return Err(Refusal::NakOutOfSight.into());
             }
+            self.keep_nak(server, &message);
             return Ok(());
         }
         // An extension from the address may bring another.

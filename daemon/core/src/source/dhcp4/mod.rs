@@ -70,6 +70,9 @@ pub struct Client {
     rng: Rng,
     /// Whether the leased address is on the interface, or is about to be.
     addressed: bool,
+    /// Whether the interface is out of sight, and the client speaks from the host's link, where an answer to the interface may go
+    /// unheard.
+    out_of_sight: bool,
     /// DECLINEs in a row.
     declines: u8,
 }
@@ -161,6 +164,7 @@ impl Client {
             tally: None,
             rng,
             addressed: true,
+            out_of_sight: false,
             declines: 0,
         }
     }
@@ -281,6 +285,11 @@ impl Client {
     /// for it): the lease is extended by REQUESTs in INIT-REBOOT form, which servers answer like any other.
     pub fn set_addressed(&mut self, addressed: bool) {
         self.addressed = addressed;
+    }
+
+    /// Tells the client whether its interface is out of sight.
+    pub fn set_out_of_sight(&mut self, out_of_sight: bool) {
+        self.out_of_sight = out_of_sight;
     }
 
     /// Tells the client which Ethernet address its interface has. Neighbours should know the leased address by no other.

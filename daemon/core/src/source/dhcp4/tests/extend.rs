@@ -262,18 +262,21 @@ fn a_relayed_nak_waits_for_an_ack_beside_it() {
 }
 
 #[test]
-fn a_client_on_the_hosts_link_ignores_a_relayed_nak() {
-    let mut bench = Bench::bound(500, 900, 1000);
-    bench.client.set_addressed(false);
-    let (sent, output) = bench.next(Timer::Renew, &["REQUEST"]);
-    let nak = Reply {
-        giaddr: Ipv4Addr::new(192, 0, 2, 254),
-        ..Reply::nak(output.sent().xid())
-    };
-    bench.answer(sent, &nak);
-    let (_, output) = bench.next(Timer::ReceiveWindow, &[]);
-    assert!(output.verdict.is_none(), "{output:?}");
-    assert_eq!(bench.client.state(), StateName::Renewing);
+fn a_relayed_nak_counts_only_for_what_is_in_sight() {
+    for out_of_sight in [false, true] {
+        let mut bench = Bench::bound(500, 900, 1000);
+        bench.client.set_addressed(false);
+        bench.client.set_out_of_sight(out_of_sight);
+        let (sent, output) = bench.next(Timer::Renew, &["REQUEST"]);
+        let nak = Reply {
+            giaddr: Ipv4Addr::new(192, 0, 2, 254),
+            ..Reply::nak(output.sent().xid())
+        };
+        bench.answer(sent, &nak);
+        let frames: &[_] = if out_of_sight { &[] } else { &["DISCOVER"] };
+        let (_, output) = bench.next(Timer::ReceiveWindow, frames);
+        assert_eq!(output.verdict.is_none(), out_of_sight, "{output:?}");
+    }
 }
 
 #[test]
