@@ -123,13 +123,17 @@ impl Account {
     fn last(&self) -> Option<Instant> {
         let failed = self.failed.as_ref().map(|failed| failed.last);
         let servers = self.servers.values().flat_map(Server::last);
-        servers.chain(failed).chain(self.gave_up).max()
+        let claims = self.proxies.iter().map(|(_, at)| *at);
+        let learnt = servers.chain(claims).chain(self.declines.iter().copied());
+        learnt.chain(failed).chain(self.gave_up).max()
     }
 }
 
 impl Server {
     fn last(&self) -> Option<Instant> {
-        self.heard.max(self.silent.map(|silent| silent.boot))
+        let asked = self.asked.map(|(at, _)| at);
+        let silent = self.silent.map(|silent| silent.boot);
+        self.heard.max(silent).max(asked)
     }
 
     /// Returns whether it is on the wire, if it was asked lately.

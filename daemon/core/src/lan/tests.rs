@@ -156,3 +156,61 @@ fn there_is_an_account_of_so_many_lans_and_servers() {
     accounts.no_offer(&Lan::Network("late".into()), at(5_000).boot);
     assert_eq!(accounts.0.len(), 1, "what is old is forgotten");
 }
+
+fn named(name: &str) -> Lan {
+    Lan::Network(name.into())
+}
+
+fn time(seconds: f64) -> Instant {
+    Instant::from_boot(Duration::from_secs_f64(seconds))
+}
+
+#[test]
+fn a_lan_has_ten_declines_in_ten_minutes() {
+    let (mut lans, a) = (Accounts::default(), lan());
+    assert!(
+        (0..10).all(|n| lans.may_decline(&a, time(n.into())) && lans.decline(&a, time(n.into())))
+    );
+    assert!(!lans.may_decline(&a, time(599.999)) && !lans.decline(&a, time(599.999)));
+    // Each LAN has its own, and what is known about another one stays.
+    assert!(lans.decline(&named("b"), time(599.999)));
+    assert!(!lans.decline(&a, time(599.999)));
+    assert!(lans.may_decline(&a, time(600.0)) && lans.decline(&a, time(600.0)));
+    assert!(!lans.decline(&a, time(600.999)) && lans.decline(&a, time(601.0)));
+}
+
+#[test]
+fn eight_proxies_are_remembered_for_ten_minutes() {
+    let (mut lans, a) = (Accounts::default(), lan());
+    let mac = |n| Mac([2, 0, 0, 0, 0, n]);
+    let known = |lans: &Accounts, n, now| lans.is_proxy(&lan(), mac(n), time(now));
+    lans.answers_for_all(&a, mac(0), time(0.0));
+    lans.answers_for_all(&named("b"), mac(1), time(0.0));
+    assert!(known(&lans, 0, 599.999) && !known(&lans, 0, 600.0) && !known(&lans, 1, 0.0));
+    (1..=8).for_each(|n| lans.answers_for_all(&a, mac(n), time(1.0)));
+    assert!(!known(&lans, 0, 1.0) && known(&lans, 1, 1.0));
+    lans.answers_for_all(&a, mac(1), time(2.0));
+    lans.answers_for_all(&a, mac(9), time(2.0));
+    assert!(known(&lans, 1, 2.0) && !known(&lans, 2, 2.0));
+}
+
+#[test]
+fn a_server_is_known_to_be_on_the_wire_for_ten_minutes() {
+    let (mut lans, a) = (Accounts::default(), lan());
+    let all = |lans: &Accounts, now| lans.are_on_wire(&lan(), |_| true, time(now));
+    assert!(!all(&lans, 0.0));
+    assert_eq!(lans.is_on_wire(&a, SERVER, time(0.0)), None);
+    lans.answered(&a, OTHER);
+    assert_eq!(lans.is_on_wire(&a, SERVER, time(1.0)), Some(false));
+    lans.answered(&a, SERVER);
+    assert_eq!(lans.is_on_wire(&a, SERVER, time(599.999)), Some(true));
+    assert!(all(&lans, 599.999));
+    assert!(!lans.are_on_wire(&a, |address| address != SERVER, time(1.0)));
+    assert_eq!(lans.is_on_wire(&a, OTHER, time(599.0)), None);
+    // Another server may be in a sibling.
+    assert!(!all(&lans, 599.5));
+    lans.answered(&a, OTHER);
+    assert!(all(&lans, 599.999) && !lans.are_on_wire(&a, |at| at == SERVER, time(600.0)));
+    assert_eq!(lans.is_on_wire(&a, SERVER, time(600.0)), None);
+    assert!(!all(&lans, 600.0));
+}
