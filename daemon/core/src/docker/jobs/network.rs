@@ -181,7 +181,7 @@ impl NetworkChange {
         Next::Answers(Answer::Failed(Failure::TimedOut(waiting_for, LIMIT)))
     }
 
-    /// Undoes what has been made so far. A network that is being deleted stays deleted.
+    /// Undoes what has been made so far.
     pub(super) fn hang_up(self, desk: &mut Desk<'_>) {
         match self.stage {
             NetworkStage::Looking(op) | NetworkStage::Unmaking(op) => desk.out().forget(op),
@@ -194,10 +194,8 @@ impl NetworkChange {
                 desk.out().forget(op);
                 take_back(desk, &self.record);
             }
-            NetworkStage::Forgetting => {
-                desk.docker.networks.forget(&self.record.id);
-                unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
-            }
+            // Whoever heard no answer keeps the network too, and asks again.
+            NetworkStage::Forgetting => {}
         }
     }
 }
