@@ -15,7 +15,8 @@ pub(crate) const SLOW_START: Duration = Duration::from_secs(600);
 pub(crate) const OFFER: Duration = Duration::from_secs(5);
 
 /// How long the daemon remembers what it met on a LAN: an address that was declined, which a server keeps as long at least (dnsmasq:
-/// ten minutes), a station that claims every address, ADDs that failed, whether a server is on the wire.
+/// ten minutes), a station that claims every address, ADDs that failed, whether a server is on the wire; and how long the journal says
+/// nothing more of an address that is taken off again and again.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// How long the store and the kernel may take for what follows once there is a lease, whatever time its caller gave.

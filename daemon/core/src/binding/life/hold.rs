@@ -18,6 +18,7 @@ use crate::grant::Grant;
 use crate::interface::{News, Seat};
 use crate::link::{Hears, LinkCause, Sockets};
 use crate::outbox::Stake;
+use crate::patience::REMEMBERED;
 use crate::plan;
 use crate::record::{Former, Record, RecordState};
 use crate::rules::{Rule, cut};
@@ -40,6 +41,8 @@ pub(crate) struct Hold {
 /// What few leases have.
 #[derive(Debug, Default)]
 struct Rare {
+    /// When the journal last told that the leased address was taken off: repeated removals must not fill it.
+    removal_told: Option<Instant>,
     /// What the interface carried, or what its runtime was given to put there, if the lease has changed since then and the
     /// interface was not known.
     carried: Option<Grant>,
@@ -67,6 +70,19 @@ struct HeldBefore {
     state: StateName,
     /// The address that was used.
     used: Option<Ipv4Addr>,
+}
+
+impl Rare {
+    /// Returns, once in a while, whether the journal is to tell that the leased address was taken off.
+    fn tells_removal(&mut self, now: Instant) -> bool {
+        let is_news = self
+            .removal_told
+            .is_none_or(|told| now.saturating_since(told) >= REMEMBERED);
+        if is_news {
+            self.removal_told = Some(now);
+        }
+        is_news
+    }
 }
 
 impl Hold {

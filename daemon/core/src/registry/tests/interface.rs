@@ -203,16 +203,31 @@ fn lost_messages_during_an_add_lead_to_a_look() {
 }
 
 #[test]
-fn repeated_removals_are_reported_once() {
+fn repeated_removals_are_reported_each_ten_minutes() {
     let mut rig = bound();
-    for _ in 0..10 {
-        rig.take_off(A);
-        rig.configure(A);
+    for until in [1000.0, 1119.0] {
+        rig.run_until(until);
+        for _ in 0..10 {
+            rig.take_off(A);
+            rig.configure(A);
+        }
+        assert_eq!(rig.removals(), 1, "at {until}");
     }
-    assert_eq!(rig.removals(), 1);
     rig.take_off(A);
     rig.sent.clear();
     rig.run_until(1170.0);
     // It is known all the same.
     assert_eq!(rig.sent[0], (3, Ipv4Addr::UNSPECIFIED));
+    for (until, told) in [(1599.9, 1), (1600.1, 2)] {
+        rig.run_until(until);
+        rig.configure(A);
+        rig.take_off(A);
+        assert_eq!(rig.removals(), told, "at {until}");
+    }
+    rig.configure(A);
+    rig.run_until(1800.0);
+    assert!(!rig.only_record().taken_off);
+    rig.take_off(A);
+    // It is written all the same.
+    assert_eq!((rig.removals(), rig.only_record().taken_off), (2, true));
 }

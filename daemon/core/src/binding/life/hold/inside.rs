@@ -373,8 +373,8 @@ impl Hold {
             self.after.record |= is == Presence::TakenOff;
             return;
         };
-        let cause = "somebody took it off the interface: it is not put back";
-        let is_news = is == Presence::TakenOff && cx.own.warnings.is_new(cause);
+        let is_news =
+            is == Presence::TakenOff && self.rare.get_or_insert_default().tells_removal(now);
         // Whoever took the address off decides about its routes too.
         seat.work_mut()
             .filter(|_| is.is_left())
@@ -390,12 +390,13 @@ impl Hold {
         }
         if is_news {
             tracing::warn!(%attachment, %address, "somebody took the leased address off the interface");
+            let cause = "somebody took it off the interface: it is not put back";
             cx.note(EventKind::AddressRemoved, &lease, cause);
         }
         if is == Presence::Elsewhere {
             tracing::info!(%attachment, %address, "the leased address never appeared on the interface: its lease is extended without ARP, and nothing is put there");
         }
-        self.after.record |= is_news || is == Presence::Elsewhere;
+        self.after.record |= is.is_left();
         cx.own.guard_off_address(address.addr());
     }
 
