@@ -26,6 +26,8 @@ mod owner;
 mod pid_file;
 mod publish;
 mod service;
+#[cfg(test)]
+mod skip;
 mod small_file;
 mod store;
 
