@@ -116,6 +116,22 @@ fn links() -> usize {
 }
 
 #[test]
+fn our_own_links_change_in_the_order_of_requests() {
+    in_lab(async |mut lab: Lab| {
+        let (_wire, _, _) = lab.pair().await;
+        for round in 0..30 {
+            let [make, unmake, list] = [lab.op(), lab.op(), lab.op()];
+            lab.net.make(make, macvlan());
+            lab.net.unmake(unmake, endpoint());
+            lab.net.list_own(list);
+            let listed = lab.done(list).await;
+            let none = matches!(&listed, Outcome::OwnLinks(Ok(own)) if own.owners.is_empty());
+            assert!(none, "round {round}: {listed:?}");
+        }
+    });
+}
+
+#[test]
 fn a_macvlan_is_made_complete_but_down_and_is_deleted() {
     in_lab(async |mut lab: Lab| {
         let (_wire, _, _) = lab.pair().await;
