@@ -17,7 +17,7 @@ use super::unit;
 const READ_SOCKET: &str = "/run/leasehold-read/leasehold.sock";
 const READ_SOCKET_VARIABLE: &str = "LEASEHOLD_READ_SOCKET";
 
-/// How long the daemon may stay silent.
+/// How long a whole exchange may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The same, for a question that is only asked to name a stranger.
@@ -36,7 +36,7 @@ pub(crate) enum ClientError {
     #[error("no permission to ask the daemon at {}: be root, or, for `list`, `show`, `status` and `events`, a member of the group of its \
          read-only socket", .0.display())]
     Denied(PathBuf),
-    /// The connection failed, or the daemon was silent for too long.
+    /// The connection failed, or the exchange took too long.
     #[error("daemon at {}", .socket.display())]
     Io {
         /// The daemon's socket.
@@ -83,7 +83,15 @@ impl ClientError {
                 socket,
                 reason: "it ends the connection without an answer".to_owned(),
             },
-            Trouble::Down(_) => Self::NoDaemon(socket),
+            Trouble::Down(cause)
+                if matches!(
+                    cause.kind(),
+                    ErrorKind::NotFound | ErrorKind::ConnectionRefused
+                ) =>
+            {
+                Self::NoDaemon(socket)
+            }
+            Trouble::Down(source) => Self::Io { socket, source },
             Trouble::Unusable(cause) if cause.kind() == ErrorKind::PermissionDenied => {
                 Self::Denied(socket)
             }
@@ -148,7 +156,7 @@ fn read_socket() -> PathBuf {
     .unwrap_or_else(|| READ_SOCKET.into())
 }
 
-/// Does the same; the daemon may stay silent no longer than `patience`.
+/// Does the same within `patience`.
 pub(crate) fn get_within(
     socket: &Path,
     url: &str,
@@ -157,7 +165,7 @@ pub(crate) fn get_within(
     request(socket, "GET", url, "", patience)
 }
 
-/// Has the daemon do something; it may stay silent no longer than `patience`. Returns the body of its answer.
+/// Has the daemon do something within `patience`. Returns the body of its answer.
 pub(crate) fn request(
     socket: &Path,
     method: &str,

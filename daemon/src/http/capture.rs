@@ -9,9 +9,6 @@ use tokio::time::Instant;
 use super::question::{Refusal, each, number};
 use crate::capture::{Frames, Read, Seen};
 
-/// The parameters that there are.
-const KNOWN: &str = "after=NUMBER, wait=SECONDS (up to 60) and attachment=NAME";
-
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Question {
@@ -29,7 +26,8 @@ impl Question {
             wait: Duration::ZERO,
             attachment: None,
         };
-        each(query, KNOWN, |name, value| {
+        let known = format!("after=NUMBER, wait=SECONDS (up to {MAX_WAIT}) and attachment=NAME");
+        each(query, &known, |name, value| {
             match name {
                 "after" => question.after = Some(number(value, 0..=u64::MAX)?),
                 "wait" => question.wait = Duration::from_secs(number(value, 0..=MAX_WAIT)?),

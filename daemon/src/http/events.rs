@@ -10,9 +10,6 @@ use super::control::attachment;
 use super::question::{Refusal, each, number};
 use crate::store::journal::{Journal, JournalError, Numbered, Read};
 
-/// The parameters that there are.
-const KNOWN: &str = "after=NUMBER, limit=NUMBER (1 to 1000) and wait=SECONDS (up to 60)";
-
 /// What is asked of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Question {
@@ -29,7 +26,10 @@ impl Question {
             limit: MAX_EVENTS,
             wait: Duration::ZERO,
         };
-        each(query, KNOWN, |name, value| {
+        let known = format!(
+            "after=NUMBER, limit=NUMBER (1 to {MAX_EVENTS}) and wait=SECONDS (up to {MAX_WAIT})"
+        );
+        each(query, &known, |name, value| {
             match name {
                 "after" => question.after = number(value, 0..=u64::MAX)?,
                 "limit" => question.limit = number(value, 1..=MAX_EVENTS as u64)? as usize,

@@ -29,7 +29,7 @@ pub enum ReleaseAction {
     Send {
         /// The frame.
         frame: Vec<u8>,
-        /// Whether the server, or the router to it, answered ARP, or was not asked.
+        /// Whether the server, or the router to it, answered ARP, or was not asked, or was not asked.
         answered: bool,
     },
 }

@@ -29,7 +29,7 @@ pub(super) struct Facts {
     pub(super) troubles: Vec<Trouble>,
     pub(super) state: Directory,
     pub(super) runtime: Directory,
-    /// Why this release cannot read the store, if a later one wrote it.
+    /// Why this release cannot read the store: a later one wrote it, or something else that another fact tells.
     pub(super) later_store: Option<StoreError>,
     pub(super) plugins: Vec<PluginDirectory>,
     pub(super) networks: NetworksFacts,
