@@ -325,6 +325,8 @@ fn a_fixed_address_in_use_fails_only_its_own_containers() -> Result<(), CallErro
     )?;
     let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
     neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
+    // The switch forwards to a new machine a moment after it is plugged in.
+    lab.lan.server.sh("ping -c 1 -W 10 10.7.0.9")?;
     for id in ["c1", "c2", "c3", "c4"] {
         let container = lab.lan.container_on(Lan::IFNAME, id, CONTAINER)?;
         let Err(CallError::Cni { error, .. }) = lab.shim.add(&container, &lab.config) else {
