@@ -142,7 +142,7 @@ fn a_probe_shows_each_server_once_and_judges_it() -> Result<(), Error> {
 fn a_probe_says_why_the_daemon_would_refuse_an_offer() -> Result<(), Error> {
     let lan = Lan::new(&sandbox!(&[]))?;
     let server = ModelServer::start(&lan, Config::new(Lan::SUBNET).lasting(3))?;
-    let (code, text) = probe(&lan.host, &["eth0", "--wait", "1"])?;
+    let (code, text) = probe(&lan.host, &["eth0", "--wait", "4"])?;
     assert_eq!(code, 4, "{text}");
     assert_says(&text, "not taken: lease time below the minimum");
     was_only_asked(&server);
