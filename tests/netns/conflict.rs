@@ -315,7 +315,8 @@ fn strict_detection_answers_when_the_probes_are_over() -> Result<(), CallError> 
 /// ISC dhcpd offers a `fixed-address` again after each DECLINE.
 #[test]
 fn a_fixed_address_in_use_fails_only_its_own_containers() -> Result<(), CallError> {
-    let lab = Lab::new(&sandbox!(&[Need::Program("dhcpd")]))?;
+    let needs = [Need::Program("dhcpd"), Need::Program("busybox")];
+    let lab = Lab::new(&sandbox!(&needs))?;
     let server = IscDhcpd::start(
         &lab.lan,
         Grants {
@@ -326,7 +327,7 @@ fn a_fixed_address_in_use_fails_only_its_own_containers() -> Result<(), CallErro
     let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
     neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
     // The switch forwards to a new machine a moment after it is plugged in.
-    lab.lan.server.sh("ping -c 1 -W 10 10.7.0.9")?;
+    lab.lan.server.sh("busybox ping -c 1 -W 10 10.7.0.9")?;
     for id in ["c1", "c2", "c3", "c4"] {
         let container = lab.lan.container_on(Lan::IFNAME, id, CONTAINER)?;
         let Err(CallError::Cni { error, .. }) = lab.shim.add(&container, &lab.config) else {
