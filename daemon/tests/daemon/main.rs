@@ -11,5 +11,7 @@ mod install;
 mod life;
 mod limits;
 mod log;
+#[path = "../../src/skip.rs"]
+mod skip;
 mod socket;
 mod state;
