@@ -26,8 +26,9 @@ impl Question {
             wait: Duration::ZERO,
             attachment: None,
         };
-        let known = format!("after=NUMBER, wait=SECONDS (up to {MAX_WAIT}) and attachment=NAME");
-        each(query, &known, |name, value| {
+        let known =
+            format_args!("after=NUMBER, wait=SECONDS (up to {MAX_WAIT}) and attachment=NAME");
+        each(query, known, |name, value| {
             match name {
                 "after" => question.after = Some(number(value, 0..=u64::MAX)?),
                 "wait" => question.wait = Duration::from_secs(number(value, 0..=MAX_WAIT)?),

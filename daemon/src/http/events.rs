@@ -26,10 +26,10 @@ impl Question {
             limit: MAX_EVENTS,
             wait: Duration::ZERO,
         };
-        let known = format!(
+        let known = format_args!(
             "after=NUMBER, limit=NUMBER (1 to {MAX_EVENTS}) and wait=SECONDS (up to {MAX_WAIT})"
         );
-        each(query, &known, |name, value| {
+        each(query, known, |name, value| {
             match name {
                 "after" => question.after = number(value, 0..=u64::MAX)?,
                 "limit" => question.limit = number(value, 1..=MAX_EVENTS as u64)? as usize,

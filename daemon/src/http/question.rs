@@ -36,7 +36,7 @@ impl Refusal {
 /// The first parameter that is not taken in. `known` are those that there are.
 pub(super) fn each(
     query: &str,
-    known: &str,
+    known: impl Display,
     mut take: impl FnMut(&str, &str) -> Option<()>,
 ) -> Result<(), Refusal> {
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
