@@ -443,11 +443,13 @@ impl World {
             Packet::Udp { .. } | Packet::Other(_) => return,
         };
         let broadcast = frame.destination == BROADCAST;
-        if let Some(ack) = message_of(bytes).filter(|_| self.plan.relay && !broadcast) {
-            // Beside a relay that refuses, the client hears only the NAK.
-            if frame.destination != chaddr {
-                self.excuse(lan, ack.yiaddr, "its ACK goes to who released it");
-            }
+        // Beside a relay that refuses, the client hears only the NAK.
+        if self.plan.relay
+            && !broadcast
+            && frame.destination != chaddr
+            && let Some(ack) = message_of(bytes)
+        {
+            self.excuse(lan, ack.yiaddr, "its ACK goes to who released it");
         }
         let hears = |sock: &&Sock| {
             let own =
