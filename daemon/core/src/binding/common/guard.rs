@@ -248,6 +248,11 @@ impl Common {
         guard.is_some_and(|guard| guard.window.address() == address)
     }
 
+    /// Returns the watch, unless it has heard of a conflict that nobody has acted on yet.
+    fn undecided(&mut self) -> Option<&mut Box<Guard>> {
+        self.guard.as_mut().filter(|guard| guard.heard.is_none())
+    }
+
     /// Returns the watch of this address.
     fn guard_of(&mut self, address: Ipv4Addr) -> Option<&mut Guard> {
         let guard = self.guard.as_deref_mut();
@@ -597,11 +602,7 @@ impl Cx<'_> {
         if self.is_of_proxy(arp) {
             return None;
         }
-        let guard = self
-            .own
-            .guard
-            .as_mut()
-            .filter(|guard| guard.heard.is_none())?;
+        let guard = self.own.undecided()?;
         if guard.window.is_claim(arp) && self.own.link.in_netns().is_some() {
             self.ask_inside(arp);
             return None;
@@ -611,11 +612,7 @@ impl Cx<'_> {
 
     /// Handles an ARP packet that is none of the container's own. Returns what it reveals.
     fn count(&mut self, client: &Client, arp: &Arp) -> Option<Found> {
-        let guard = self
-            .own
-            .guard
-            .as_mut()
-            .filter(|guard| guard.heard.is_none())?;
+        let guard = self.own.undecided()?;
         match guard.window.on_arp(self.now.boot, arp) {
             Heard::Nothing => None,
             Heard::Defend(frame) => {
