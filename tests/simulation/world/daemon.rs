@@ -464,7 +464,7 @@ impl World {
         let Some(asked) = self.requests.get(&id).filter(|asked| !asked.gone) else {
             return;
         };
-        if self.daemon.is_none() {
+        if self.daemon.is_none() || self.is_late_echo(asked) {
             return self.cut(id);
         }
         let mut call = asked.call.clone();

@@ -299,6 +299,15 @@ impl World {
         twice
     }
 
+    /// Returns whether a call would be sent again although dockerd has its answer, and has deleted the endpoint since.
+    pub(in crate::world) fn is_late_echo(&self, asked: &Asked) -> bool {
+        let Call::Network(NetworkCall::CreateEndpoint(request)) = &asked.call else {
+            return false;
+        };
+        let mut ids = self.actors.iter().filter_map(|it| it.endpoint.as_ref());
+        asked.role == Role::Echo && !ids.any(|id| *id == request.id)
+    }
+
     /// The daemon has heard that dockerd gave up on a network, and forgets it if it had not answered. The store may not be told
     /// about that.
     pub(in crate::world) fn heard_given_up(&mut self, call: &Call, open: bool) {

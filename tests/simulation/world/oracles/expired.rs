@@ -91,7 +91,7 @@ pub(super) fn expired(world: &World, seen: &Seen<'_>, says: &mut Says) {
 /// By how much a wall clock may be off unnoticed, how long events may wait for the store, and how long before the REQUEST that was
 /// granted the first one under its xid may have left: a lease counts from that.
 const NEAR: u64 = 120 * SECOND;
-/// How long after its server granted it the store may not have a lease yet.
+/// How long after its server granted it the store may not have a lease yet: it is not written before its address was probed.
 const UNWRITTEN: Duration = Duration::from_secs(1);
 
 /// No lease is said to have ended while its server has it, whatever the wall clock shows.
@@ -111,8 +111,10 @@ pub(super) fn ended(world: &World, seen: &Seen<'_>, says: &mut Says) {
         let granted =
             |until: Duration| until.saturating_sub(Duration::from_secs(world.plan.lease.into()));
         // The daemon ended before the store had it.
+        let strict = world.plan.detection == Detection::Strict;
+        let probing = Duration::from_micros(if strict { PROBING } else { 0 });
         let is_unwritten = |until| {
-            let unwritten = granted(until)..granted(until) + UNWRITTEN;
+            let unwritten = granted(until)..granted(until) + probing + UNWRITTEN;
             let mut ends = world.clocks.ended.iter().copied();
             ends.any(|end| unwritten.contains(&Duration::from_micros(end)))
         };

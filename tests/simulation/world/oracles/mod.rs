@@ -64,6 +64,9 @@ use crate::plan::Wires;
 use crate::subject::{add_of, arp_of, granted, is_collected, is_nobodys, key_of, message_of};
 use crate::watch::{Breach, Rule, breach};
 
+/// How long strict probes take at most (RFC 5227 §1.1).
+const PROBING: u64 = 7 * SECOND;
+
 /// The verdicts of oracles.
 #[derive(Default)]
 pub(super) struct Says {

@@ -4,8 +4,6 @@ use super::*;
 
 /// How long a NAK of a rogue waits at least, counted from the REQUEST.
 const PATIENCE: u64 = SECOND / 8 * 7;
-/// How long strict probes take at most.
-const PROBING: u64 = 7 * SECOND;
 
 /// No client chooses a rogue, uses what it gives, or lets it end a lease at once.
 #[derive(Default)]

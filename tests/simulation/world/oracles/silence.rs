@@ -57,7 +57,8 @@ impl Silence {
                     .map_or(Micros::MAX, |t1| world.world_time(t1));
                 self.hush(record.link.mac(), t1);
             } else {
-                loud.push(record.link.mac());
+                // After a reboot, the link of another container may have the number of its own.
+                loud.extend([record.link.mac(), record.identity.chaddr]);
             }
         }
         // One Ethernet address may have been used twice in a row.
