@@ -322,7 +322,11 @@ impl World {
             configs.any(|config| config.deaf && (config.pool.0..=config.pool.1).contains(address))
         };
         let is_given = |address: &Ipv4Addr| !is_of_deaf(address) || is_anothers(*address);
-        let (key, since) = (actor.client_key(), self.now.saturating_sub(LATELY));
+        let key = actor.client_key();
+        // The exchange in which it got the lease that it lost does not count.
+        let lost = self.record_of(actor).map(|record| record.lease.start);
+        let lost = lost.map_or(0, |start| self.world_time(start) + EXCHANGE);
+        let since = lost.max(self.now.saturating_sub(LATELY));
         let mut offers = self
             .offers_to(actor.lan, &key, since)
             .filter(is_given)
