@@ -91,6 +91,8 @@ rules! {
     WatchMoved: "Squatted", 205;
     /// The watch goes on after its link was down: the plugin `tuning` sets it down for a moment.
     WatchReopened: "Squatted", 918;
+    /// Each try of an address has all its probes: nobody heard the answers to those of a try that a NAK ended.
+    WholeProbes: "Squatted", 10342410;
     /// With each extension others are asked whether they have the address: somebody may have taken it since.
     WatchExtended: "Squatted", 3000000000;
     /// An address that a runtime puts on is taken off if its lease has another by then.

@@ -322,16 +322,20 @@ impl World {
             configs.any(|config| config.deaf && (config.pool.0..=config.pool.1).contains(address))
         };
         let is_given = |address: &Ipv4Addr| !is_of_deaf(address) || is_anothers(*address);
-        let key = actor.client_key();
+        let (key, since) = (actor.client_key(), self.now.saturating_sub(LATELY));
         // The exchange in which it got the lease that it lost does not count.
-        let lost = self.record_of(actor).map(|record| record.lease.start);
-        let lost = lost.map_or(0, |start| self.world_time(start) + EXCHANGE);
-        let since = lost.max(self.now.saturating_sub(LATELY));
+        let is_lost = |address| {
+            let lost = self.record_of(actor).map(|record| &record.lease);
+            let lost = lost.filter(|lease| lease.ip() == address);
+            let at = self.ledger.offered.get(&(actor.lan, address, key.clone()));
+            lost.zip(at)
+                .is_some_and(|(lost, at)| *at < self.world_time(lost.start) + EXCHANGE)
+        };
         let mut offers = self
             .offers_to(actor.lan, &key, since)
             .filter(is_given)
             .peekable();
-        offers.peek().is_some() && offers.all(is_anothers)
+        offers.peek().is_some() && offers.all(|address| is_anothers(address) || is_lost(address))
     }
 
     /// Returns whether no server has an address left for an actor.

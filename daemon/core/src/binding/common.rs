@@ -33,6 +33,7 @@ use crate::outbox::{Exchange, Owner, Stake, Waiter};
 use crate::plan;
 use crate::profile::Profile;
 use crate::record::{BindingId, Former, Record, RecordState};
+use crate::rules::{Rule, cut};
 use crate::source::{Client, Lease, Sender};
 use crate::time::{Instant, WallTime};
 use crate::wire::Mac;
@@ -274,6 +275,9 @@ impl Cx<'_> {
     /// Opens sockets on the binding's own link, or on the LAN's if it speaks from there, or if the profile sends broadcasts over
     /// that.
     pub(super) fn open(&mut self, want: Sockets, broadcasts: bool) {
+        if self.own.exchange.is_closed() && !cut(Rule::WholeProbes) {
+            self.end_try();
+        }
         let on_host = self.own.is_outside() || self.own.profile.on_parent && broadcasts;
         let parent = self.own.identity.lan.parent().filter(|_| on_host);
         let owner = Owner::Binding(self.own.id);

@@ -75,7 +75,7 @@ impl Accepted {
             let heard = self
                 .heard
                 .get(&(who.clone(), address))
-                .filter(|_| world.plan.detection != Detection::Off);
+                .filter(|_| world.plan.detection != Detection::Off && !was_adopted(world, who));
             if let Some(by) = heard.filter(|by| !self.proxies.contains(&(who.0, **by))) {
                 let detail = format!("{:?} got {address}, which {by} was heard to use", who.2);
                 says.broken(Rule::Accepted, detail);
@@ -83,4 +83,14 @@ impl Accepted {
         }
         self.heard.retain(|(client, _), _| client != who);
     }
+}
+
+/// Returns whether a client's lease was adopted: its container had the address before the ADD, and a claim concerns a held lease.
+fn was_adopted(world: &World, (lan, _, key): &Who) -> bool {
+    let is_its = |actor: &Actor, event: &Event| {
+        (actor.lan, &actor.client_key()) == (*lan, key) && event.attachment == actor.attachment
+    };
+    let events = world.store.events.iter();
+    let mut adopted = events.filter(|event| event.kind == EventKind::Adopted);
+    adopted.any(|event| world.actors.iter().any(|actor| is_its(actor, event)))
 }

@@ -78,6 +78,7 @@ impl Forgotten {
             || plan.actors > 8
             // Another server's offer may be taken, and a client that shares its chaddr may be offered nothing else.
             || plan.servers > 1
+            || plan.deaf
             || plan.rogue.is_some()
             || plan.knows != Knows::ClientId;
         let (address, server) = (message.yiaddr, message.address(code::SERVER));

@@ -310,6 +310,17 @@ impl Cx<'_> {
         }
     }
 
+    /// Ends a window that probed over the sockets of an exchange without a lease: nobody has heard the answers since they closed.
+    pub(in crate::binding) fn end_try(&mut self) {
+        let is_unheard = |guard: &Guard| {
+            let asks = guard.control.is_some() || !guard.claims.is_empty();
+            guard.own.is_none() && guard.heard.is_none() && guard.decline.is_none() && !asks
+        };
+        if self.own.guard.as_deref().is_some_and(is_unheard) {
+            self.close_guard();
+        }
+    }
+
     /// Leaves the sockets of the finished DHCP exchange to the window, which then hears everything about the address. If there
     /// is no window, or its link is another one, they are closed.
     pub(in crate::binding) fn hand_over(&mut self) {

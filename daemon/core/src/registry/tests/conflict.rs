@@ -60,6 +60,22 @@ fn an_address_in_use_is_declined_and_the_add_gets_another() {
 
 /// The probes of a try that ended with a NAK say nothing about an address that is leased later.
 #[test]
+fn each_try_of_an_address_has_all_its_probes() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.lease = 10;
+    rig.add("a", 1, "a");
+    rig.server = Server::Naks;
+    rig.run_until(1040.0);
+    assert!(rig.rows()[0].tenure.is_none() && rig.count(PROBE) > 1);
+    (rig.server, rig.lease) = (Server::Up, 4000);
+    rig.asked.clear();
+    rig.run_until(1200.0);
+    let tenure = rig.rows()[0].tenure.clone().and_then(|tenure| tenure.v4());
+    assert_eq!(tenure.map(|address| address.addr()), Some(FIRST));
+    assert_eq!(rig.count(PROBE), 3);
+}
+
+#[test]
 fn an_address_is_announced_when_it_appears() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
