@@ -103,7 +103,7 @@ const SWEEP: usize = 64;
 
 /// How many exchanges leave much unneeded memory behind.
 const BURST: usize = 64;
-/// When that memory is returned: by then the threads that closed the sockets have ended.
+/// When that memory is returned: by then the sockets are closed.
 const AFTER_BURST: Duration = Duration::from_secs(3);
 
 /// How the net is started.
