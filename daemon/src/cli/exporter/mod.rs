@@ -7,7 +7,7 @@ mod answer;
 mod feed;
 mod host;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
@@ -36,8 +36,7 @@ use super::client::{self, ClientError};
 use crate::fresh::Fresh;
 use crate::one_request::http1;
 
-/// The most connections at once. A further one takes the place of the one that has said nothing for longest; if all have asked, it
-/// waits in the backlog.
+/// The most connections at once; a further one waits in the backlog. One that says nothing ends within seconds.
 const MOST: usize = 256;
 
 /// The most connections that wait there.
@@ -135,81 +134,32 @@ type Said = Arc<Result<Vec<u8>, ClientError>>;
 
 async fn accept(listener: &TcpListener, site: &Rc<Site>) {
     let places = Arc::new(Semaphore::new(MOST));
-    let silent = Rc::new(RefCell::new(Silent::default()));
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        if places.available_permits() == 0 {
-            silent.borrow_mut().cut_off_first();
-        }
         let place = places
             .clone()
             .acquire_owned()
             .await
             .expect("the places are never closed");
-        let (id, cut_off) = silent.borrow_mut().enter();
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
         let site = site.clone();
-        let silent = silent.clone();
         spawn_local(async move {
             let _place = place;
-            let asks = || silent.borrow_mut().leave(id);
-            tokio::select! {
-                () = connection(stream, site, asks) => {}
-                () = gives_way(cut_off) => {}
-            }
-            asks();
+            connection(stream, site).await;
         });
     }
 }
 
-/// Connections that have not asked for anything yet, in order of arrival: somebody may open many and keep them silent. Each has a
-/// sender, whose end cuts it off.
-#[derive(Default)]
-struct Silent {
-    waiting: BTreeMap<u64, oneshot::Sender<()>>,
-    next: u64,
-}
-
-impl Silent {
-    /// Adds a connection. Returns its number, and what ends when it must give way.
-    fn enter(&mut self) -> (u64, oneshot::Receiver<()>) {
-        let (sender, cut_off) = oneshot::channel();
-        self.next += 1;
-        self.waiting.insert(self.next, sender);
-        (self.next, cut_off)
-    }
-
-    /// Records that a connection asks for something: it no longer gives way.
-    fn leave(&mut self, id: u64) {
-        if let Some(sender) = self.waiting.remove(&id) {
-            let _ = sender.send(());
-        }
-    }
-
-    /// Cuts off the connection that has said nothing for longest, if there is one.
-    fn cut_off_first(&mut self) {
-        self.waiting.pop_first();
-    }
-}
-
-/// Waits until a connection must give way; for ever, once it has asked for something.
-async fn gives_way(cut_off: oneshot::Receiver<()>) {
-    if cut_off.await.is_ok() {
-        std::future::pending().await
-    }
-}
-
-/// Serves one request. `asks`: what to do when it has come in.
-async fn connection(stream: TcpStream, site: Rc<Site>, asks: impl Fn()) {
+/// Serves one request.
+async fn connection(stream: TcpStream, site: Rc<Site>) {
     let site = &site;
     let follows = &Cell::new(None);
-    let asks = &asks;
-    let service = service_fn(|request| async move {
-        asks();
-        Ok::<_, Infallible>(respond(&request, site, follows).await)
-    });
+    let service =
+        service_fn(
+            |request| async move { Ok::<_, Infallible>(respond(&request, site, follows).await) },
+        );
     let serving = http1().serve_connection(TokioIo::new(stream), service);
     let limit = async {
         sleep(LIMIT).await;
@@ -292,26 +242,5 @@ async fn relayed(site: &Site, url: &'static str) -> Response<Answer> {
             answer::sentence(status, said)
         }
         Err(error) => answer::sentence(StatusCode::BAD_GATEWAY, &crate::log::chain(error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn the_connection_that_was_silent_for_longest_gives_way() {
-        let mut silent = Silent::default();
-        let [first, second, third] = [(); 3].map(|()| silent.enter());
-        // The first has asked: it stays, however long its answer takes.
-        silent.leave(first.0);
-        silent.cut_off_first();
-        gives_way(second.1).await;
-        assert!(silent.waiting.keys().eq([&third.0]));
-        let stays = tokio::time::timeout(Duration::ZERO, gives_way(first.1)).await;
-        assert!(stays.is_err());
-        silent.cut_off_first();
-        silent.cut_off_first();
-        gives_way(third.1).await;
     }
 }
