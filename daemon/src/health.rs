@@ -18,9 +18,8 @@ use crate::store::Fault;
 /// With less free space on the store's disk, in bytes, a commit may fail at any moment: the store grows by a megabyte at a time.
 pub(crate) const TOO_LITTLE: u64 = 4 << 20;
 
-/// For how long calls of the replaced plugin are reported after the last, and how often the log says so.
+/// For how long calls of the replaced plugin are reported after the last.
 const CALLED: Duration = Duration::from_secs(600);
-const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// What is known about the host.
 #[derive(Clone, Debug, Default)]
@@ -48,31 +47,23 @@ pub(crate) struct Calls {
     pub(crate) count: u64,
     pub(crate) since: SystemTime,
     last: SystemTime,
-    /// When the log last said so.
-    told: SystemTime,
 }
 
 impl OldPlugin {
-    /// Counts a call. Returns how many there were, if it is time to say so.
-    pub(crate) fn called(&self, now: SystemTime) -> Option<u64> {
+    /// Counts a call. Returns whether it is the first one for long.
+    pub(crate) fn called(&self, now: SystemTime) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.0 += 1;
         let before = known.1.filter(|calls| !calls.are_past(now));
-        let mut calls = before.unwrap_or(Calls {
-            count: 0,
-            since: now,
-            last: now,
-            told: UNIX_EPOCH,
-        });
-        (calls.count, calls.last) = (calls.count + 1, now);
-        let is_time = now
-            .duration_since(calls.told)
-            .map_or(true, |ago| ago >= TOLD_EVERY);
-        if is_time {
-            calls.told = now;
-        }
-        known.1 = Some(calls);
-        is_time.then_some(calls.count)
+        let (count, since) = before.map_or((0, now), |calls| (calls.count, calls.since));
+        *known = (
+            known.0 + 1,
+            Some(Calls {
+                count: count + 1,
+                since,
+                last: now,
+            }),
+        );
+        before.is_none()
     }
 
     /// Returns how many calls there were in all, and those that are not long past.
@@ -348,17 +339,17 @@ mod tests {
     }
 
     #[test]
-    fn an_old_plugin_is_told_of_once_a_minute_and_for_ten() {
+    fn an_old_plugin_is_reported_for_ten_minutes() {
         let old = OldPlugin::default();
-        let told = [0, 1, 59, 60, 61, 120].map(|seconds| old.called(at(seconds + 100)));
-        assert_eq!(told, [Some(1), None, None, Some(4), None, Some(6)]);
+        let told = [100, 160, 220].map(|seconds| old.called(at(seconds)));
+        assert_eq!(told, [true, false, false]);
         let lately = |seconds| {
             let (total, calls) = old.calls(at(seconds));
             (total, calls.map(|calls| (calls.count, calls.since)))
         };
-        assert_eq!(lately(819), (6, Some((6, at(100)))));
-        assert_eq!(lately(820), (6, None));
-        assert_eq!(old.called(at(900)), Some(1));
+        assert_eq!(lately(819), (3, Some((3, at(100)))));
+        assert_eq!(lately(820), (3, None));
+        assert!(old.called(at(900)));
         let host = Host {
             old_plugin: old.calls(at(900)).1,
             ..well()

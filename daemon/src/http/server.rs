@@ -631,9 +631,8 @@ fn status(code: Code) -> StatusCode {
 }
 
 fn refuse_go_rpc(caller: &Caller) -> Response<Full<Bytes>> {
-    if let Some(calls) = caller.doors().old_plugin.called(SystemTime::now()) {
+    if caller.doors().old_plugin.called(SystemTime::now()) {
         warn!(
-            calls,
             "the plugin dhcp of containernetworking was called: another installer has overwritten leasehold's; put it back \
                with `leasehold install`"
         );
