@@ -51,10 +51,10 @@ mod status;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_api::MAX_BODY;
 use leasehold_core::effect::{Answer, Call, RequestId};
@@ -82,9 +82,6 @@ const MAX_READING: usize = 8 * MAX_BODY;
 
 /// The most readers at one socket that wait for events or frames, each of which holds a place.
 const MAX_WAITING: usize = 64;
-
-/// The most warnings about networks that are given.
-const MAX_WARNED: usize = 256;
 
 /// What the front doors tell the driver.
 #[derive(Debug)]
@@ -144,8 +141,6 @@ pub(crate) struct Doors {
     said: Arc<monitor::Said>,
     /// Calls of the replaced plugin.
     old_plugin: Arc<OldPlugin>,
-    /// What was warned of, so that each warning comes once.
-    warned: Arc<Mutex<BTreeSet<String>>>,
     next: Arc<AtomicU64>,
 }
 
@@ -199,7 +194,6 @@ impl Doors {
             frames,
             said: Arc::default(),
             old_plugin: Arc::default(),
-            warned: Arc::default(),
             next: Arc::default(),
         };
         (doors, driver)
@@ -221,12 +215,6 @@ impl Doors {
             .iter()
             .map(|(protocol, share)| (protocol.name(), open(share)))
             .collect()
-    }
-
-    /// Returns whether a warning about a network has not been given yet.
-    fn is_news(&self, warning: &str) -> bool {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        warned.len() < MAX_WARNED && warned.insert(warning.to_owned())
     }
 
     /// Returns a new id, for spooled calls too.

@@ -532,9 +532,7 @@ async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
         spooled,
     } = understood;
     for warning in &warnings {
-        if caller.doors().is_news(warning) {
-            warn!("{warning}");
-        }
+        warn!("{warning}");
     }
     // An ADD supersedes any DEL of its attachment that was left behind, such as by a shim that was killed before it could remove
     // the file: no later start may replay that DEL against the new lease.
