@@ -58,11 +58,9 @@ const CACHE: usize = 128 << 10;
 const TRIAL: &str = "trial";
 /// The size of that record: as much as an ADD's record, its event and the pages above them.
 const TRIAL_SIZE: usize = 16 << 10;
-/// The pause after a failed commit, which doubles with each further failure: the next commit reopens the file, which reads all of
-/// it.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// The longest such pause: an ADD may wait that much longer to hear that the disk is full.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// The pause after a failed commit: the next one reopens the file, which reads all of it. An ADD may wait that much longer to hear
+/// that the disk is full.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// A change in the form in which it is written.
 pub(super) enum Encoded {
@@ -121,8 +119,8 @@ pub(super) struct LeaseFile {
     room: Room,
     /// Keeps a part of them in case the file is lost while no daemon runs.
     pub(super) copy: Copied,
-    /// The last commit, if it failed.
-    failure: Option<Failure>,
+    /// When the next commit may be tried, if the last one failed.
+    next_try: Option<Instant>,
     id: u64,
     last_event: u64,
     runs: Runs,
@@ -130,12 +128,6 @@ pub(super) struct LeaseFile {
     is_whole: bool,
     /// Whether it did not exist at the start and could not be created.
     is_missing: bool,
-}
-
-/// A failed commit.
-struct Failure {
-    pause: Duration,
-    next_try: Instant,
 }
 
 /// Why the file cannot be used as it is.
@@ -221,7 +213,7 @@ impl LeaseFile {
             on_disk,
             room,
             copy,
-            failure: None,
+            next_try: None,
             id,
             last_event,
             runs: Runs::default(),
@@ -249,8 +241,8 @@ impl LeaseFile {
 
     /// Returns how long the next commit must wait.
     pub(super) fn pause(&self) -> Duration {
-        self.failure.as_ref().map_or(Duration::ZERO, |failure| {
-            failure.next_try.saturating_duration_since(Instant::now())
+        self.next_try.map_or(Duration::ZERO, |next_try| {
+            next_try.saturating_duration_since(Instant::now())
         })
     }
 
@@ -296,21 +288,14 @@ impl LeaseFile {
         }
         match written {
             Ok(last_event) => {
-                (self.failure, self.runs) = (None, runs);
+                (self.next_try, self.runs) = (None, runs);
                 self.last_event = last_event.unwrap_or(self.last_event);
                 Ok(())
             }
             Err(cause) => {
                 // After an I/O error redb refuses everything (`PreviousIo`) until it is opened again.
                 self.database = None;
-                let pause = self
-                    .failure
-                    .take()
-                    .map_or(FIRST_PAUSE, |before| (before.pause * 2).min(LONGEST_PAUSE));
-                self.failure = Some(Failure {
-                    pause,
-                    next_try: Instant::now() + pause,
-                });
+                self.next_try = Some(Instant::now() + PAUSE);
                 Err(cause)
             }
         }
