@@ -95,14 +95,6 @@ fn entry(event: &Event<'_>) -> Vec<u8> {
     put(&mut entry, "PRIORITY", priority);
     put(&mut entry, "SYSLOG_IDENTIFIER", "leasehold");
     put(&mut entry, "LEASEHOLD_TARGET", about.target());
-    about
-        .file()
-        .into_iter()
-        .for_each(|file| put(&mut entry, "CODE_FILE", file));
-    about
-        .line()
-        .into_iter()
-        .for_each(|line| put(&mut entry, "CODE_LINE", &line.to_string()));
     entry.extend(said.own);
     entry
 }
