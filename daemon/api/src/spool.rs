@@ -83,34 +83,9 @@ pub fn copy(socket: &Path) -> PathBuf {
     socket.with_file_name(name(socket, ".copy", ""))
 }
 
-/// Returns where the daemon puts the spool file `name` when it cannot read it, or `None` if `name` is not a spool file.
-pub fn set_aside(socket: &Path, name: &OsStr) -> Option<PathBuf> {
-    let digits = kind_of(socket, name, ".del-")?;
-    Some(socket.with_file_name(self::name(socket, ".bad-", digits)))
-}
-
-/// What kind of spool file a file beside the socket is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A call that waits for the daemon.
-    Call,
-    /// A call that is being written, or whose writer died.
-    Unfinished,
-    /// A file that the daemon could not read and has set aside.
-    SetAside,
-}
-
-/// Returns what kind of spool file `name` beside `socket` is; `None` if it is not ours.
-pub fn kind(socket: &Path, name: &OsStr) -> Option<Kind> {
-    let kinds = [
-        (".del-", Kind::Call),
-        (".new-", Kind::Unfinished),
-        (".bad-", Kind::SetAside),
-    ];
-    kinds
-        .into_iter()
-        .find(|(infix, _)| kind_of(socket, name, infix).is_some())
-        .map(|(_, kind)| kind)
+/// Returns whether the file `name` beside `socket` is a call that waits for the daemon.
+pub fn is_call(socket: &Path, name: &OsStr) -> bool {
+    kind_of(socket, name, ".del-").is_some()
 }
 
 fn kind_of<'a>(socket: &Path, name: &'a OsStr, infix: &str) -> Option<&'a str> {
@@ -239,44 +214,28 @@ mod tests {
         for id in ["", "../../etc/passwd", "a/b", "\u{0}", &"x".repeat(100_000)] {
             let path = path(Path::new(SOCKET), &del("lan", id, "eth0"));
             assert_eq!(path.parent(), Some(Path::new("/run/cni")));
-            assert_eq!(
-                kind(Path::new(SOCKET), path.file_name().unwrap()),
-                Some(Kind::Call)
-            );
+            assert!(is_call(Path::new(SOCKET), path.file_name().unwrap()));
         }
     }
 
     #[test]
-    fn the_kinds_of_files_are_told_apart() {
+    fn a_call_is_told_from_other_files() {
         let socket = Path::new(SOCKET);
         let request = del("lan", "abc", "eth0");
         let name = |path: PathBuf| path.file_name().unwrap().to_owned();
-        assert_eq!(
-            kind(socket, &name(path(socket, &request))),
-            Some(Kind::Call)
-        );
-        assert_eq!(
-            kind(socket, &name(unfinished(socket, &request, 7))),
-            Some(Kind::Unfinished)
-        );
-        let aside = set_aside(socket, &name(path(socket, &request))).unwrap();
-        assert_eq!(kind(socket, &name(aside)), Some(Kind::SetAside));
-        assert_eq!(set_aside(socket, OsStr::new("other")), None);
+        assert!(is_call(socket, &name(path(socket, &request))));
+        assert!(!is_call(socket, &name(unfinished(socket, &request, 7))));
         let end = name(end(socket, 0xab, 7));
         assert_eq!(
             (
-                kind(socket, &end),
+                is_call(socket, &end),
                 ended(socket, 0xab, &end),
                 ended(socket, 0xac, &end)
             ),
-            (None, Some(7), None)
-        );
-        assert_eq!(
-            kind(socket, &name(unfinished_end(socket, 0xab, 7))),
-            Some(Kind::Unfinished)
+            (false, Some(7), None)
         );
         for other in ["dhcp.sock", "dhcp.sock.lock", "other.sock.del-1"] {
-            assert_eq!(kind(socket, OsStr::new(other)), None);
+            assert!(!is_call(socket, OsStr::new(other)));
         }
     }
 }

@@ -2,11 +2,10 @@
 //! the socket's file may vanish, or a shim may have given up just before the start.
 //!
 //! `leasehold_api::spool` defines the names. Whatever is in a directory in which others may write is left alone. Nothing there can
-//! keep the daemon from starting: a file that is not a DEL is set aside for an operator to find, and the oldest of these files
-//! are eventually deleted.
+//! keep the daemon from starting: a file that is not a DEL is removed, with a warning.
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 use leasehold_api::cni::Request;
 use leasehold_api::{MAX_BODY, spool};
 use leasehold_core::effect::{Answer, Call};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use super::add::Site;
 use super::cni::Asked;
@@ -22,12 +21,6 @@ use crate::{beside, small_file};
 
 /// How long a failed call waits before it is tried again.
 const REST: Duration = Duration::from_secs(60);
-
-/// The most unreadable files kept for an operator to look at.
-const MAX_SET_ASIDE: usize = 64;
-
-/// A shim writes its file in milliseconds: the writer of an unfinished file of this age is gone.
-const ABANDONED: Duration = Duration::from_secs(60);
 
 /// Why a spooled file is not a DEL.
 #[derive(Debug, thiserror::Error)]
@@ -52,8 +45,6 @@ pub(crate) struct Spool {
     socket: PathBuf,
     /// The files under way or waiting: when to try each again, `None` while it is under way.
     taken: HashMap<PathBuf, Option<Instant>>,
-    /// Whether the directory could not be read last time.
-    blind: bool,
     /// Whether a warning has said that calls are left alone because others may write in the directory.
     distrusts: bool,
 }
@@ -64,47 +55,43 @@ impl Spool {
         Self {
             socket,
             taken: HashMap::new(),
-            blind: false,
             distrusts: false,
         }
     }
 
     /// Returns the calls that are there, each with its file, in the order of the files' names.
     ///
-    /// The caller ends each with [`Self::done`]. Whatever is unreadable is set aside with a warning.
+    /// The caller ends each with [`Self::done`]. A file that cannot be read is tried again after a while.
     pub(crate) fn take_up(&mut self) -> Vec<(PathBuf, Call)> {
         let now = Instant::now();
         self.taken
             .retain(|_, again| again.is_none_or(|again| now < again));
         let mut calls = Vec::new();
-        let mut set_aside = Vec::new();
         for name in self.names() {
             let path = self.socket.with_file_name(&name);
-            match spool::kind(&self.socket, &name) {
-                Some(spool::Kind::Call) if self.taken.contains_key(&path) => {}
-                Some(spool::Kind::Call) if self.taken.len() >= spool::MAX_CALLS => {
-                    debug!(
-                        taken = spool::MAX_CALLS,
-                        "too many spooled DELs at once: the others come later"
-                    );
-                    break;
+            if self.taken.contains_key(&path) {
+                continue;
+            }
+            if self.taken.len() >= spool::MAX_CALLS {
+                debug!(
+                    taken = spool::MAX_CALLS,
+                    "too many spooled DELs at once: the others come later"
+                );
+                break;
+            }
+            match read(&path) {
+                Ok(call) => {
+                    self.taken.insert(path.clone(), None);
+                    calls.push((path, call));
                 }
-                Some(spool::Kind::Call) => match read(&path) {
-                    Ok(call) => {
-                        self.taken.insert(path.clone(), None);
-                        calls.push((path, call));
+                Err(cause) => {
+                    warn!(path = %path.display(), %cause, "a spooled call is no DEL: its lease, if any, stays until it expires");
+                    if matches!(cause, Unreadable::Io(_)) || small_file::remove(&path).is_err() {
+                        self.taken.insert(path, Some(now + REST));
                     }
-                    Err(cause) => match set_file_aside(&self.socket, &name, &cause) {
-                        Some(aside) => set_aside.push(aside),
-                        None => drop(self.taken.insert(path, Some(now + REST))),
-                    },
-                },
-                Some(spool::Kind::Unfinished) => remove_abandoned(&path),
-                Some(spool::Kind::SetAside) => set_aside.push(path),
-                None => {}
+                }
             }
         }
-        thin_out(set_aside);
         calls
     }
 
@@ -134,15 +121,12 @@ impl Spool {
         let found = std::fs::read_dir(directory).map(|entries| {
             let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
             names
-                .filter(|name| spool::kind(&self.socket, name).is_some())
+                .filter(|name| spool::is_call(&self.socket, name))
                 .collect()
         });
-        if let Err(error) = &found
-            && !self.blind
-        {
-            warn!(directory = %directory.display(), %error, "cannot look for spooled DELs");
+        if let Err(error) = &found {
+            debug!(directory = %directory.display(), %error, "cannot look for spooled DELs");
         }
-        self.blind = found.is_err();
         let mut names: Vec<_> = found.unwrap_or_default();
         if !names.is_empty() && !beside::is_trusted(directory) {
             if !std::mem::replace(&mut self.distrusts, true) {
@@ -174,46 +158,5 @@ fn read(path: &Path) -> Result<Call, Unreadable> {
         | Call::Pool(_)
         | Call::Network(_)
         | Call::Ready => Err(Unreadable::NotADel),
-    }
-}
-
-/// Renames the file, and returns its new path.
-fn set_file_aside(socket: &Path, name: &OsStr, cause: &Unreadable) -> Option<PathBuf> {
-    let aside = spool::set_aside(socket, name)?;
-    let path = socket.with_file_name(name);
-    match std::fs::rename(&path, &aside) {
-        Ok(()) => {
-            warn!(path = %aside.display(), %cause, "set a spooled call aside: its lease, if any, stays until it expires");
-            Some(aside)
-        }
-        Err(error) => {
-            warn!(path = %path.display(), %cause, %error, "cannot read a spooled call or set it aside");
-            None
-        }
-    }
-}
-
-/// Removes a file that a killed shim left half-written.
-fn remove_abandoned(path: &Path) {
-    let age = std::fs::symlink_metadata(path)
-        .and_then(|meta| meta.modified())
-        .map(|written| written.elapsed());
-    if let Ok(Ok(age)) = age
-        && age >= ABANDONED
-        && std::fs::remove_file(path).is_ok()
-    {
-        info!(path = %path.display(), "removed an unfinished spool file");
-    }
-}
-
-/// Removes the unreadable files beyond those that are kept.
-fn thin_out(set_aside: Vec<PathBuf>) {
-    for path in set_aside.iter().skip(MAX_SET_ASIDE) {
-        match std::fs::remove_file(path) {
-            Ok(()) => debug!(path = %path.display(), "removed an unreadable spooled call"),
-            Err(error) => {
-                warn!(path = %path.display(), %error, "cannot remove an unreadable spooled call")
-            }
-        }
     }
 }
