@@ -63,16 +63,6 @@ pub(super) struct Book {
 struct Named {
     cookie: Cookie,
     path: PathBuf,
-    checking: Checking,
-}
-
-/// Whether a check that a namespace is alive is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Checking {
-    No,
-    Yes,
-    /// A check is under way, and there has been another reason since: look again.
-    Again,
 }
 
 #[derive(Debug)]
@@ -220,7 +210,6 @@ impl Book {
             let named = Named {
                 cookie: asked.cookie,
                 path: asked.path,
-                checking: Checking::No,
             };
             let former = self
                 .named
@@ -273,7 +262,6 @@ impl Book {
                 Named {
                     cookie,
                     path: path.to_owned(),
-                    checking: Checking::No,
                 },
             );
         }
@@ -284,28 +272,6 @@ impl Book {
         self.named
             .get(&nsid)
             .map(|named| (named.cookie, named.path.clone()))
-    }
-
-    /// Returns what to check to find out whether `nsid` is alive, unless a check is under way.
-    pub(super) fn check(&mut self, nsid: i32) -> Option<(Cookie, PathBuf)> {
-        let named = self.named.get_mut(&nsid)?;
-        named.checking = match named.checking {
-            Checking::No => Checking::Yes,
-            Checking::Yes | Checking::Again => Checking::Again,
-        };
-        (named.checking == Checking::Yes).then(|| (named.cookie, named.path.clone()))
-    }
-
-    /// Takes the result of a check, and returns whether to look again.
-    pub(super) fn checked(&mut self, nsid: i32, cookie: Cookie) -> bool {
-        let Some(named) = self
-            .named
-            .get_mut(&nsid)
-            .filter(|named| named.cookie == cookie)
-        else {
-            return false;
-        };
-        std::mem::replace(&mut named.checking, Checking::No) == Checking::Again
     }
 
     /// Forgets a dead namespace, and returns whether it was known.
@@ -379,19 +345,6 @@ mod tests {
     }
 
     #[test]
-    fn one_check_is_under_way_at_a_time_and_none_is_forgotten() {
-        let mut book = Book::default();
-        book.ask(1, 10);
-        book.answered(1, Some(5));
-        assert_eq!(book.check(6), None);
-        assert!(book.check(5).is_some());
-        assert_eq!((book.check(5), book.check(5)), (None, None));
-        assert!(book.checked(5, Cookie(10)), "look again");
-        assert!(book.check(5).is_some());
-        assert!(!book.checked(5, Cookie(10)));
-    }
-
-    #[test]
     fn a_late_burial_is_not_the_next_owners() {
         let mut book = Book::default();
         book.ask(1, 10);
@@ -399,7 +352,6 @@ mod tests {
         book.ask(2, 20);
         book.answered(2, Some(5));
         assert!(!book.buried(5, Cookie(10)));
-        assert!(!book.checked(5, Cookie(10)));
         assert_eq!(owner(&book, 5), Some(20));
         assert!(book.buried(5, Cookie(20)));
         assert!(book.named.is_empty() && book.known.is_empty());

@@ -38,9 +38,6 @@ const NEWS: u32 = 4;
 /// The most events that the driver has not taken yet. Whoever floods a namespace with changes fills the socket's
 /// buffer.
 const UNTAKEN: usize = 1024;
-/// Several times what the socket holds.
-const MOST_DEAF: usize = 100_000;
-
 /// The loop's end of the watch.
 pub(super) struct Watch {
     socket: Ready<Arc<Socket>>,
@@ -114,7 +111,8 @@ impl Watch {
     async fn hear_kernel(&self) {
         let mut buffer = vec![0; LONGEST];
         let mut control = nix::cmsg_space!(libc::c_int);
-        let mut deaf = Deaf::No;
+        // The kernel puts no more messages into the socket until it is read empty. A new look helps only then.
+        let mut is_deaf = false;
         loop {
             let mut room = self.teller.room(BATCH * NEWS).await;
             let mut ready = match self.socket.wait().await {
@@ -126,50 +124,24 @@ impl Watch {
                     Read::Datagram(length, nsid) => {
                         Messages::new(&buffer[..length])
                             .for_each(|message| self.teller.digest(&message, nsid, &mut room));
-                        if deaf.for_too_long() {
-                            self.teller.lost(&mut room);
-                        }
                     }
                     Read::Lost(errno) => {
                         warn!(%errno, "kernel notifications were lost; looking at everything again");
                         self.teller.registrar.lost();
-                        deaf = Deaf::Since(0);
+                        is_deaf = true;
                     }
                     Read::Nothing => {
                         let lacking = self.teller.registrar.lacks_answers();
-                        if lacking || deaf != Deaf::No {
+                        if lacking || is_deaf {
                             self.teller.lost(&mut room);
                         }
-                        deaf = Deaf::No;
+                        is_deaf = false;
                         ready.is_over();
                         break;
                     }
                 }
             }
             tokio::task::yield_now().await;
-        }
-    }
-}
-
-/// Whether the kernel has lost a message for us, and how many earlier messages have been read since.
-///
-/// The kernel puts no more messages into the socket until it is read empty. A new look helps only then, so the core is told only
-/// then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deaf {
-    No,
-    Since(usize),
-}
-
-impl Deaf {
-    /// Counts a message. If messages come as fast as they are read, the core is still told now and then.
-    fn for_too_long(&mut self) -> bool {
-        match self {
-            Self::No => false,
-            Self::Since(read) => {
-                *read += 1;
-                read.is_multiple_of(MOST_DEAF)
-            }
         }
     }
 }
@@ -382,12 +354,9 @@ impl Teller {
     /// Checks whether the namespace with that number is alive, and reports if it is not. `freed` means that the kernel has
     /// reported the number free, so another namespace may have it by now; otherwise the path may be gone.
     fn doubt(&self, number: i32, freed: bool) {
-        let asked = if freed {
-            self.registrar.book().check(number)
-        } else {
-            self.registrar.book().at(number)
+        let Some((cookie, path)) = self.registrar.book().at(number) else {
+            return;
         };
-        let Some((cookie, path)) = asked else { return };
         let look = self
             .pool
             .run(move |worker| worker.find(number, &path, cookie));
@@ -407,9 +376,6 @@ impl Teller {
                 "a namespace's number was freed, or its path may be gone"
             );
             match found {
-                Found::Alive if freed && teller.registrar.book().checked(number, cookie) => {
-                    teller.doubt(number, true)
-                }
                 Found::Alive => {}
                 Found::Pathless if !freed => {
                     teller.tell(KernelMessage::PathGone(cookie), &mut teller.room(1).await)
