@@ -20,7 +20,6 @@ use super::outbox::{Order, Outbox, Outgoing};
 use super::packet::{PacketSocket, Receiver, Sent, Uplinks};
 use super::pool::Pool;
 use super::port::Port;
-use super::process::Process;
 use super::ready::Ready;
 use super::{Alarm, NetReport, Received, failed};
 
@@ -42,15 +41,6 @@ pub(super) struct Exchange {
     pub(super) into: Arc<Mutex<Receiver>>,
     pub(super) uplinks: Arc<Uplinks>,
     pub(super) pool: Pool,
-}
-
-/// Counts of what went through, for the log.
-#[derive(Debug, Default)]
-struct Tally {
-    received: u64,
-    sent: u64,
-    tried_again: u64,
-    unsent: u64,
 }
 
 /// A frame that waits for its next try.
@@ -106,11 +96,11 @@ impl Exchange {
             op,
             outcome: Outcome::Opened(outcome),
         });
-        let Some((packet, hold, process)) = sockets else {
+        let Some((packet, hold)) = sockets else {
             return self.end(port, outbox).await;
         };
         // In a task of its own, which may listen for a while: the future that opened the sockets takes more memory.
-        tokio::spawn(self.serve(packet, hold, process, port, outbox));
+        tokio::spawn(self.serve(packet, hold, port, outbox));
     }
 
     /// Waits for a visit to a link and reports what was found, and whether sockets, for which there are `places`, were opened
@@ -140,8 +130,8 @@ impl Exchange {
             op,
             outcome: Outcome::Prepared { result, exchange },
         });
-        if let Some((packet, hold, process)) = sockets {
-            tokio::spawn(self.serve(packet, hold, process, None, outbox));
+        if let Some((packet, hold)) = sockets {
+            tokio::spawn(self.serve(packet, hold, None, outbox));
         }
     }
 
@@ -150,15 +140,11 @@ impl Exchange {
         self,
         packet: Ready<PacketSocket>,
         _hold: Option<Socket>,
-        process: Option<Box<Ready<Process>>>,
         port: Option<Box<Port>>,
         mut outbox: Outbox,
     ) {
         let _alarm = Alarm::new(TASK, &self.reports);
-        let mut tally = Tally::default();
-        if let Err(cause) = self
-            .pump(&packet, process.as_deref(), &mut outbox, &mut tally)
-            .await
+        if let Err(cause) = self.pump(&packet, &mut outbox).await
             && !outbox.is_closed()
         {
             debug!(exchange = self.id.0, %cause, "exchange broken");
@@ -167,12 +153,7 @@ impl Exchange {
                 cause,
             });
         }
-        debug!(
-            exchange = self.id.0,
-            ?tally,
-            overflowed = packet.overflowed(),
-            "exchange closed"
-        );
+        debug!(exchange = self.id.0, "exchange closed");
         // Boxed, because it does not last.
         Box::pin(self.end(port, outbox)).await;
     }
@@ -199,9 +180,7 @@ impl Exchange {
     async fn pump(
         &self,
         packet: &Ready<PacketSocket>,
-        process: Option<&Ready<Process>>,
         outbox: &mut Outbox,
-        tally: &mut Tally,
     ) -> Result<(), LinkCause> {
         let places = Arc::new(Semaphore::new(UNTAKEN));
         let mut retry: Option<Box<Retry>> = None;
@@ -216,17 +195,15 @@ impl Exchange {
             tokio::select! {
                 biased;
                 next = outbox.next(), if retry.is_none() => match next {
-                    Some(Order::Send(frame)) => retry = self.send(packet, Retry::first(frame, Instant::now()), tally)?,
+                    Some(Order::Send(frame)) => retry = self.send(packet, Retry::first(frame, Instant::now()))?,
                     Some(Order::Hear(arp)) => packet.hear(arp)?,
                     None => return Ok(()),
                 },
                 () = again => {
                     let due = retry.take().expect("only a frame to be tried again wakes this up");
-                    tally.tried_again += 1;
-                    retry = self.send(packet, due, tally)?;
+                    retry = self.send(packet, due)?;
                 }
-                cause = ended(process) => return Err(cause),
-                got = receive(packet, &places, &self.into, tally) => {
+                got = receive(packet, &places, &self.into) => {
                     let (bytes, meta) = got.map_err(|error| packet.cause_of(&error))?;
                     // The exchange may be closed and only have a frame still to send.
                     if !outbox.is_closed() {
@@ -243,7 +220,6 @@ impl Exchange {
         &self,
         packet: &PacketSocket,
         retry: Box<Retry>,
-        tally: &mut Tally,
     ) -> Result<Option<Box<Retry>>, LinkCause> {
         let Outgoing {
             op,
@@ -265,14 +241,8 @@ impl Exchange {
             Sent::Refused(errno) => Err(errno),
         };
         match sent {
-            Ok(()) => {
-                tally.sent += 1;
-                trace!(exchange = self.id.0, "frame sent");
-            }
-            Err(errno) => {
-                tally.unsent += 1;
-                debug!(exchange = self.id.0, %errno, "frame not sent");
-            }
+            Ok(()) => trace!(exchange = self.id.0, "frame sent"),
+            Err(errno) => debug!(exchange = self.id.0, %errno, "frame not sent"),
         }
         match (op, sent.map_err(unsent)) {
             (Some(op), outcome) => self.tell(NetReport::Done {
@@ -316,11 +286,7 @@ impl Retry {
 }
 
 /// The sockets of an exchange, registered with the loop.
-type Sockets = (
-    Ready<PacketSocket>,
-    Option<Socket>,
-    Option<Box<Ready<Process>>>,
-);
+type Sockets = (Ready<PacketSocket>, Option<Socket>);
 
 /// Registers the sockets with the loop.
 fn ready(
@@ -328,27 +294,10 @@ fn ready(
         packet,
         hold,
         port: _,
-        process,
     }: Opened,
 ) -> Result<Sockets, LinkCause> {
     let packet = Ready::new(packet).map_err(|error| failed("wait for a packet socket", &error))?;
-    Ok((packet, hold, watched(process)))
-}
-
-/// Registers the end of a process with the loop. If that fails, the exchange goes on without it.
-fn watched(process: Option<Process>) -> Option<Box<Ready<Process>>> {
-    process
-        .and_then(|process| Ready::new(process).ok())
-        .map(Box::new)
-}
-
-/// Waits for the end of the process by which the exchange's namespace is known: from then on no path leads to the namespace.
-async fn ended(process: Option<&Ready<Process>>) -> LinkCause {
-    match process {
-        // Boxed, because it is rare.
-        Some(process) if Box::pin(process.wait()).await.is_ok() => process.no_netns(),
-        Some(_) | None => pending().await,
-    }
+    Ok((packet, hold))
 }
 
 /// Says why a frame was not sent, however often it was tried.
@@ -376,7 +325,6 @@ async fn receive(
     packet: &Ready<PacketSocket>,
     places: &Arc<Semaphore>,
     into: &Mutex<Receiver>,
-    tally: &mut Tally,
 ) -> io::Result<(Received, FrameMeta)> {
     let place = Arc::clone(places)
         .acquire_owned()
@@ -387,7 +335,6 @@ async fn receive(
         let received = packet.receive(&mut into.lock().expect("nothing panics while it receives"));
         match received {
             Ok((bytes, meta)) => {
-                tally.received += 1;
                 return Ok((
                     Received {
                         bytes,

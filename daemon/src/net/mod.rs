@@ -10,7 +10,7 @@
 //! * [`seek`] looks for interfaces in the namespaces of an engine that does not say where it puts them.
 //! * [`survey`] looks for what keeps DHCP servers from answering.
 //! * [`watch`] reports what happens in the namespaces that were looked at; [`registrar`] knows which those are. [`paths`] notices
-//!   when the path to one disappears, and [`process`] when the process by which one is known ends.
+//!   when the path to one disappears.
 //! * [`heap`] returns unneeded memory to the kernel after a burst.
 //! * [`inherit`] takes the socket that systemd passes.
 //!
@@ -33,7 +33,6 @@ mod packet;
 mod paths;
 mod pool;
 mod port;
-mod process;
 mod ready;
 mod reaper;
 mod registrar;
@@ -81,7 +80,6 @@ use netns::{Host, Worker};
 use outbox::{Order, Outgoing, Sender, outbox};
 use packet::{Receiver, Uplinks};
 use pool::Pool;
-use process::Process;
 pub(crate) use ready::Ready;
 use reaper::Reaper;
 use registrar::Registrar;
@@ -95,8 +93,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const WATCH: &str = "the task that hears the kernel";
 /// The most waiting orders of one exchange. The core sends one frame and waits for its outcome.
 const UNSENT: usize = 16;
-/// The most descriptors of one exchange: for packets, on port 68, and for the process by which its namespace is known or for news
-/// of a port made for it.
+/// The most descriptors of one exchange: for packets, on port 68, and for news of a port made for it.
 const MOST_DESCRIPTORS: usize = 3;
 /// The number of exchanges at which to look for those whose end went unnoticed; after that, twice as many as last time.
 const SWEEP: usize = 64;
@@ -414,9 +411,7 @@ impl Net {
     /// Makes a link ready, and, if the sockets of an exchange may be opened at once, opens them there in the same visit.
     pub(crate) fn prepare(&mut self, op: OpId, exchange: ExchangeId, visit: Visit) {
         self.sweep();
-        let places = Arc::clone(&self.sockets)
-            .try_acquire_many_owned(1 + for_process(visit.place.netns()))
-            .ok();
+        let places = Arc::clone(&self.sockets).try_acquire_owned().ok();
         let opens = places.is_some();
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
@@ -613,16 +608,8 @@ impl Net {
 
 /// Returns how many descriptors an exchange has, at most.
 fn descriptors(link: &Link, want: Sockets) -> u32 {
-    let more = match link {
-        Link::InNetns { path, .. } => for_process(Some(path)),
-        Link::Parent { port, .. } => u32::from(*port),
-    };
-    1 + u32::from(want.hold_port.is_some()) + more
-}
-
-/// Returns how many descriptors it takes to notice the end of the process by which a namespace is known.
-fn for_process(netns: Option<&Path>) -> u32 {
-    u32::from(netns.is_some_and(Process::is_named_by))
+    let has_port = matches!(link, Link::Parent { port: true, .. });
+    1 + u32::from(want.hold_port.is_some()) + u32::from(has_port)
 }
 
 impl Drop for Net {

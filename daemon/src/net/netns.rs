@@ -30,7 +30,6 @@ use super::file::{is_bare, is_proc, open_under, shows_namespace};
 use super::netlink::{LinkAnswer, Netlink, Which, cookie_of, own_ns};
 use super::opened::Opened;
 use super::port::{self, Port};
-use super::process::Process;
 use super::reaper::Reaper;
 use super::registrar::Registrar;
 use super::{failed, is_wireless};
@@ -203,13 +202,10 @@ impl Worker {
         let reaper = self.host.reaper.clone();
         match link {
             Link::InNetns { path, cookie, .. } => {
-                let opened = self.within(path, |ns| {
+                let opened = self.within(path, |_| {
                     let opened = Opened::new(link, want, reaper)?;
                     match cookie_of(&opened.packet).map_err(unidentified)? {
-                        found if found == *cookie => Ok(Opened {
-                            process: Process::of(path, ns),
-                            ..opened.bind(link, want)?
-                        }),
+                        found if found == *cookie => opened.bind(link, want),
                         _ => Err(LinkCause::NetnsChanged(path.clone())),
                     }
                 });
@@ -329,7 +325,7 @@ impl Worker {
                     ..
                 },
             ) if routes => {
-                let view = self.visit(path, Expected::This(*cookie), |netlink, cookie, _| {
+                let view = self.visit(path, Expected::This(*cookie), |netlink, cookie| {
                     netlink.view_with_routes(Which::Index(*ifindex), cookie)
                 });
                 view.map_err(|cause| self.unseen(link, cause))
@@ -348,16 +344,10 @@ impl Worker {
     ) -> Result<(LinkView, Option<Opened>), LinkCause> {
         let reaper = self.host.reaper.clone();
         match &visit.place {
-            Place::InNetns(at) => self.visit(&at.netns, Expected::of(at), |netlink, cookie, ns| {
+            Place::InNetns(at) => self.visit(&at.netns, Expected::of(at), |netlink, cookie| {
                 let view = netlink.apply(Which::Name(&at.ifname), cookie, &[Step::Up], goes_on)?;
                 let opened = opens.then(|| visit.open(&view, reaper)).flatten();
-                Ok((
-                    view,
-                    opened.map(|opened| Opened {
-                        process: Process::of(&at.netns, ns),
-                        ..opened
-                    }),
-                ))
+                Ok((view, opened))
             }),
             Place::Parent { ifname, .. } => {
                 let view = self.apply_here(Which::Name(ifname), &[], goes_on)?;
@@ -549,7 +539,7 @@ impl Worker {
         steps: &[Step],
         goes_on: impl FnMut(usize) -> bool,
     ) -> Result<LinkView, LinkCause> {
-        self.visit(path, expected, |netlink, cookie, _| {
+        self.visit(path, expected, |netlink, cookie| {
             netlink.apply(which, cookie, steps, goes_on)
         })
     }
@@ -559,7 +549,7 @@ impl Worker {
         &mut self,
         path: &Path,
         expected: Expected,
-        work: impl FnOnce(&mut Netlink, Cookie, &OwnedFd) -> Result<T, LinkCause>,
+        work: impl FnOnce(&mut Netlink, Cookie) -> Result<T, LinkCause>,
     ) -> Result<T, LinkCause> {
         let host = Arc::clone(&self.host);
         // First, so that a path that disappears after it was seen is not missed.
@@ -571,7 +561,7 @@ impl Worker {
                 true => host.registrar.register_own(cookie),
                 false => host.registrar.register(cookie, path, ns),
             }
-            work(&mut netlink, cookie, ns)
+            work(&mut netlink, cookie)
         })
     }
 

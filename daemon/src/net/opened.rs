@@ -12,7 +12,6 @@ use tracing::debug;
 use super::filter::CLIENT_PORT;
 use super::packet::PacketSocket;
 use super::port::Port;
-use super::process::Process;
 use super::reaper::Reaper;
 
 /// The sockets of one exchange.
@@ -23,8 +22,6 @@ pub(super) struct Opened {
     pub(super) hold: Option<Socket>,
     /// The port that it sends through, if one was made for it.
     pub(super) port: Option<Box<Port>>,
-    /// The process by which its namespace is known, if there is one.
-    pub(super) process: Option<Process>,
 }
 
 impl Opened {
@@ -34,7 +31,6 @@ impl Opened {
             packet: PacketSocket::new(link, want, reaper)?,
             hold: None,
             port: None,
-            process: None,
         })
     }
 

@@ -19,7 +19,7 @@ use nix::sys::socket::{
     ControlMessageOwned, GetSockOpt, LinkAddr, MsgFlags, SetSockOpt, SockaddrLike, SockaddrStorage,
     bind, getsockname, recvmsg, send, sendto, sockopt,
 };
-use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
+use nix::{setsockopt_impl, sockopt_impl};
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
@@ -53,14 +53,6 @@ sockopt_impl!(
     libc::PACKET_ADD_MEMBERSHIP,
     libc::packet_mreq
 );
-sockopt_impl!(
-    Statistics,
-    GetOnly,
-    libc::SOL_PACKET,
-    libc::PACKET_STATISTICS,
-    libc::tpacket_stats
-);
-
 /// A packet socket. It is closed by the reaper.
 #[derive(Debug)]
 pub(super) struct PacketSocket {
@@ -265,14 +257,6 @@ impl PacketSocket {
     /// Returns the cause for a link that does not exist.
     pub(super) fn no_link(&self) -> LinkCause {
         LinkCause::NoLink(format!("with index {}", self.ifindex))
-    }
-
-    /// Returns how many frames found the socket's buffer full.
-    pub(super) fn overflowed(&self) -> u32 {
-        Statistics
-            .get(self)
-            .map(|counted| counted.tp_drops)
-            .unwrap_or(0)
     }
 }
 

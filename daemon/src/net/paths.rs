@@ -5,7 +5,7 @@
 //! listens for conflicts there. But whoever ends a container removes its namespace's path. So the directories with such paths are
 //! watched, all through one inotify instance, and when a path disappears, the daemon looks at the namespace.
 //!
-//! `/proc` reports no removals: for an exchange in a namespace known by a process, that process is watched instead.
+//! `/proc` reports no removals: of a namespace known by a process, the death is noticed when the exchange closes.
 
 use std::collections::HashSet;
 use std::ffi::OsString;

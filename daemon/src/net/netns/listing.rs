@@ -13,7 +13,7 @@ impl Worker {
         let Link::InNetns { path, cookie, .. } = link else {
             return Ok(Vec::new());
         };
-        self.visit(path, Expected::This(*cookie), |netlink, _, _| {
+        self.visit(path, Expected::This(*cookie), |netlink, _| {
             let mut macs = Vec::new();
             let listed = netlink.each_link(|link| macs.extend(link.mac));
             listed.map_err(|error| error.at(Which::Name("any link"), "list links"))?;

@@ -2,8 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
@@ -11,7 +10,7 @@ use leasehold_core::link::{Hears, KernelMessage, Link, LinkCause, Sockets, Step,
 use leasehold_core::wire::Mac;
 
 use super::frames::{Answer, ArpFrame, arp};
-use super::lab::{Lab, MAC, Netns, PEER, PLAIN, in_lab, index_of, inside, ip, named};
+use super::lab::{Lab, MAC, Netns, PEER, PLAIN, in_lab, index_of, ip};
 use crate::net::NetReport;
 
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
@@ -576,38 +575,5 @@ fn a_flood_waits_in_the_socket_and_not_in_the_daemon() {
         assert_eq!(untaken, 16);
         drop(frames);
         lab.frame(flooded).await;
-    });
-}
-
-#[test]
-fn an_exchange_breaks_when_its_namespaces_process_ends() {
-    in_lab(async |mut lab: Lab| {
-        let netns = Netns::with_veth("host0");
-        // Its input ends with this test.
-        let mut child = netns.run(|| {
-            Command::new("cat")
-                .stdin(Stdio::piped())
-                .spawn()
-                .expect("cat is installed")
-        });
-        let path = PathBuf::from(format!("/proc/{}/ns/net", child.id()));
-        let eth0 = named(&path, "eth0");
-        let view = lab.apply(eth0, &[Step::Up]).await.1.unwrap();
-        let link = inside(&path, &view);
-        let places = Arc::clone(&lab.net.sockets);
-        let free = places.available_permits();
-        let opened = lab.open(link, PLAIN).await.unwrap();
-        assert_eq!(
-            free - places.available_permits(),
-            2,
-            "its socket, and the process"
-        );
-        drop(child.stdin.take());
-        child.wait().unwrap();
-        let broken = lab.event(|event| match event {
-            NetReport::Broken { exchange, cause } if *exchange == opened => Some(cause.clone()),
-            _ => None,
-        });
-        assert_eq!(broken.await, LinkCause::NoNetns(path));
     });
 }
