@@ -1,6 +1,5 @@
 //! The HTTP server: accepts, limits and times connections, and routes their requests.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -27,7 +26,6 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use super::add::Site;
 use super::caller::{Caller, Door, answered, ask, json, sentence, waits};
 use super::cni::Asked;
 use super::docker::{self, Refused};
@@ -274,8 +272,7 @@ async fn docker_call(
     }
 }
 
-/// Reads a call from dockerd. If that requires a look at the host's links, a thread reads it again, because the kernel may take a
-/// while.
+/// Reads a call from dockerd, on a thread: it may require a look at the host's links, for which the kernel may take a while.
 async fn understand_docker(
     ipvlan: bool,
     caller: &Caller,
@@ -283,9 +280,6 @@ async fn understand_docker(
 ) -> Result<docker::Asked, Refused> {
     let site = caller.doors().site;
     let number = RandomState::new().build_hasher().finish();
-    if let Some(understood) = read_blind(&read, site, ipvlan, number) {
-        return understood;
-    }
     let reading = tokio::task::spawn_blocking(move || {
         read(&docker::Host {
             site,
@@ -301,32 +295,6 @@ async fn understand_docker(
             "the daemon cannot read this call, a bug: {error}"
         )))
     })
-}
-
-/// Reads a call from dockerd without a look at the host's links; `None` if it requires one.
-pub(super) fn read_blind(
-    read: impl Fn(&docker::Host<'_>) -> Result<docker::Asked, Refused>,
-    site: Site,
-    ipvlan: bool,
-    number: u64,
-) -> Option<Result<docker::Asked, Refused>> {
-    let looks = Cell::new(false);
-    let link = |_: &str| {
-        looks.set(true);
-        None
-    };
-    let links_in = |_| {
-        looks.set(true);
-        Vec::new()
-    };
-    let understood = read(&docker::Host {
-        site,
-        ipvlan,
-        link: &link,
-        links_in: &links_in,
-        number,
-    });
-    (!looks.get()).then_some(understood)
 }
 
 async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {

@@ -16,7 +16,6 @@ use leasehold_core::wire::Mac;
 use super::super::Site;
 use super::super::client_id::MachineId;
 use super::super::docker::{Asked, Form, Host, Refused};
-use super::super::server::read_blind;
 use super::{lease, rows};
 
 mod lan;

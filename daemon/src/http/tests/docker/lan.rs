@@ -40,14 +40,6 @@ fn a_parent_that_is_not_named_is_found_by_the_subnet() {
         r#"{"Pool":"","Options":{"found":"eth0"}}"#,
     );
     assert!(typed.contains("found: unknown option"), "{typed}");
-    // The host's addresses are looked at for that.
-    let blind = read_blind(
-        |host| Asked::parse(wire::REQUEST_POOL, body("192.168.1.0/24").as_bytes(), host),
-        site(),
-        false,
-        1,
-    );
-    assert_eq!(blind, None);
 }
 
 #[test]
@@ -112,31 +104,4 @@ fn a_vlans_link_and_the_one_below_are_one_lan() {
             "{there:?}"
         );
     }
-}
-
-#[test]
-fn host_links_are_looked_at_only_for_ipvlan_and_vlans() {
-    let of = |parent: &str| format!("192.168.1.0/24;;parent={parent}");
-    let blind_to = |method, ipvlan, body: &str| {
-        read_blind(
-            |host| Asked::parse(method, body.as_bytes(), host),
-            site(),
-            ipvlan,
-            1,
-        )
-    };
-    let blind = |ipvlan, body: &str| blind_to(wire::REQUEST_ADDRESS, ipvlan, body);
-    for (parent, wants_look) in [
-        ("eth0", false),
-        ("eth0.0", false),
-        (".10", false),
-        ("eth0.10", true),
-    ] {
-        let body = address(&of(parent), "", MAC_ONLY);
-        let expected = (!wants_look).then(|| on(site(), false, wire::REQUEST_ADDRESS, &body));
-        assert_eq!(blind(false, &body), expected, "{parent}");
-    }
-    assert_eq!(blind(true, &address(POOL, "", "{}")), None);
-    let unread = blind_to(wire::REQUEST_POOL, true, "");
-    assert!(matches!(unread, Some(Err(Refused::Undecodable(_)))));
 }
