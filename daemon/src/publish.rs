@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, Permissions};
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -32,8 +31,6 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The directory of Docker's pools. No network's directory has that name: see [`file_name`].
 const DOCKER: &str = "%docker";
-/// The longest domain name (RFC 1035 §2.3.4).
-const LONGEST_DOMAIN: usize = 253;
 
 /// Writes the files, one after the other, on its own thread, which ends when this is dropped and all is written.
 #[derive(Debug)]
@@ -60,7 +57,6 @@ impl Publisher {
         let files = Files {
             root: runtime_dir.join("resolv"),
             swept: false,
-            hasher: RandomState::new(),
             written: HashSet::new(),
             undone: BTreeMap::new(),
             first_pause,
@@ -104,9 +100,7 @@ impl Drop for Publisher {
 struct Files {
     root: PathBuf,
     swept: bool,
-    hasher: RandomState,
-    /// As hashes: a start with ten thousand leases need not keep that many paths.
-    written: HashSet<u64>,
+    written: HashSet<PathBuf>,
     /// The text of each file that could not be written; `None` if it could not be removed.
     undone: BTreeMap<PathBuf, Option<String>>,
     first_pause: Duration,
@@ -142,10 +136,7 @@ impl Files {
 
     fn carry_out(&mut self, job: Job) {
         let (path, text) = match job {
-            Job::Publish(attachment, dns) => (
-                self.path(&attachment),
-                dns.map(|dns| text(&attachment, &dns)),
-            ),
+            Job::Publish(attachment, dns) => (self.path(&attachment), dns.map(|dns| text(&dns))),
             Job::Sweep => {
                 if let Err(error) = self.sweep() {
                     warn!(path = %self.root.display(), %error, "name servers of ended leases may still be published");
@@ -221,12 +212,12 @@ impl Files {
 
     fn note(&mut self, path: &Path) {
         if !self.swept {
-            self.written.insert(self.hasher.hash_one(path));
+            self.written.insert(path.to_owned());
         }
     }
 
     fn remove(&mut self, path: &Path) -> io::Result<()> {
-        self.written.remove(&self.hasher.hash_one(path));
+        self.written.remove(path);
         match fs::remove_file(path) {
             Err(error) if error.kind() == ErrorKind::IsADirectory => fs::remove_dir(path)?,
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -245,7 +236,7 @@ impl Files {
         for network in entries(&self.root)? {
             for container in entries(&network)? {
                 for file in entries(&container)? {
-                    if !written.contains(&self.hasher.hash_one(&*file)) {
+                    if !written.contains(&file) {
                         self.remove(&file)?;
                     }
                 }
@@ -306,37 +297,19 @@ fn file_name(name: &str) -> String {
 
 /// Returns the lines of a resolver's file (resolv.conf(5)), in which the last of `domain` and `search` counts.
 ///
-/// The core has checked the names, but they come from a packet and end up in a file, so they are checked again here.
-fn text(attachment: &Attachment, dns: &Dns) -> String {
-    let checked = |name: &String| {
-        let good = is_domain(name);
-        if !good {
-            warn!(%attachment, ?name, "left out a domain name with unusual characters");
-        }
-        good
-    };
+/// The core has checked the names, which come from a packet.
+fn text(dns: &Dns) -> String {
     let mut text = String::new();
     for server in &dns.servers {
         text.push_str(&format!("nameserver {server}\n"));
     }
-    if let Some(domain) = dns.domain.as_ref().filter(|name| checked(name)) {
+    if let Some(domain) = &dns.domain {
         text.push_str(&format!("domain {domain}\n"));
     }
-    let search: Vec<&str> = dns
-        .search
-        .iter()
-        .filter(|name| checked(name))
-        .map(String::as_str)
-        .collect();
-    if !search.is_empty() {
-        text.push_str(&format!("search {}\n", search.join(" ")));
+    if !dns.search.is_empty() {
+        text.push_str(&format!("search {}\n", dns.search.join(" ")));
     }
     text
-}
-
-fn is_domain(name: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    (1..=LONGEST_DOMAIN).contains(&name.len()) && name.bytes().all(allowed)
 }
 
 #[cfg(test)]

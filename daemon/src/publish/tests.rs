@@ -199,28 +199,6 @@ fn dockers_endpoints_have_files_of_their_own() {
     assert_eq!(files(&dir.path().join("resolv")), ["%docker/lan/eth0"]);
 }
 
-#[test]
-fn a_name_that_is_none_does_not_reach_the_file() {
-    let bad = [
-        "a b",
-        "a\nnameserver 203.0.113.1",
-        "",
-        "a;b",
-        "ü.example",
-        &"x".repeat(254),
-    ]
-    .map(str::to_owned);
-    for domain in &bad {
-        let search = bad.to_vec();
-        let dns = Dns {
-            servers: vec![[192, 0, 2, 1].into()],
-            domain: Some(domain.clone()),
-            search,
-        };
-        assert_eq!(text(&attachment("c"), &dns), "nameserver 192.0.2.1\n");
-    }
-}
-
 /// Docker makes a directory in place of a missing mount source.
 #[test]
 fn an_empty_directory_gives_way_to_a_published_file() {
