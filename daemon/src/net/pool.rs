@@ -4,11 +4,10 @@
 //! thread that hangs in its work (a path on a dead file server) is written off and replaced, and ends when it comes back. Its
 //! late result must not matter: see [`Pool::run`].
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
@@ -43,6 +42,10 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    /// The number of the last job.
+    last: u64,
+    /// The jobs that threads have taken, without those whose thread was written off.
+    taken: HashSet<u64>,
     /// Threads that take work, not counting those written off.
     alive: usize,
     stuck: usize,
@@ -52,29 +55,9 @@ struct Queue {
 type Tell = Box<dyn FnOnce() + Send>;
 
 struct Job {
-    ticket: Arc<Ticket>,
+    number: u64,
     /// The work, which returns a function that delivers the result.
     work: Box<dyn FnOnce(&mut Worker) -> Tell + Send>,
-}
-
-/// The progress of a piece of work, shared by its caller and its thread.
-#[derive(Debug)]
-struct Ticket(AtomicU8);
-
-const WAITING: u8 = 0;
-const TAKEN: u8 = 1;
-const DONE: u8 = 2;
-/// The caller gave up before a thread took it.
-const WITHDRAWN: u8 = 3;
-/// The caller gave up on the thread that has it.
-const WRITTEN_OFF: u8 = 4;
-
-impl Ticket {
-    fn moves(&self, from: u8, to: u8) -> bool {
-        self.0
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-    }
 }
 
 impl Pool {
@@ -106,22 +89,18 @@ impl Pool {
         W: FnOnce(&mut Worker) -> T + Send + 'static,
     {
         let (tell, told) = oneshot::channel();
-        let ticket = Arc::new(Ticket(AtomicU8::new(WAITING)));
         let work = Box::new(move |worker: &mut Worker| {
             let result = work(worker);
             Box::new(move || drop(tell.send(result))) as Tell
         });
         let shared = Arc::clone(&self.0.0);
-        shared.submit(Job {
-            ticket: Arc::clone(&ticket),
-            work,
-        });
+        let number = shared.submit(work);
         async move {
             match tokio::time::timeout(shared.limit, told).await {
                 Ok(Ok(result)) => Ok(result),
                 Ok(Err(_)) => Err(LinkCause::refused("work on it", "the worker thread failed")),
                 Err(_) => {
-                    shared.give_up(&ticket);
+                    shared.give_up(number);
                     Err(LinkCause::TimedOut)
                 }
             }
@@ -143,13 +122,17 @@ impl Shared {
             .expect("nothing panics while it holds the queue")
     }
 
-    fn submit(self: &Arc<Self>, job: Job) {
+    /// Has a thread do work, and returns the job's number.
+    fn submit(self: &Arc<Self>, work: Box<dyn FnOnce(&mut Worker) -> Tell + Send>) -> u64 {
         let mut queue = self.queue();
-        queue.jobs.push_back(job);
+        queue.last += 1;
+        let number = queue.last;
+        queue.jobs.push_back(Job { number, work });
         self.arrived.notify_one();
         if let Err(error) = self.top_up(&mut queue) {
             warn!(%error, alive = queue.alive, "cannot start another worker thread");
         }
+        number
     }
 
     /// Starts the threads that are missing.
@@ -165,13 +148,11 @@ impl Shared {
         Ok(())
     }
 
-    fn give_up(self: &Arc<Self>, ticket: &Ticket) {
+    /// Withdraws a job whose caller waits no more, or writes off the thread that has it.
+    fn give_up(self: &Arc<Self>, number: u64) {
         let mut queue = self.queue();
-        if ticket.moves(WAITING, WITHDRAWN) {
-            queue.jobs.retain(|job| !std::ptr::eq(&*job.ticket, ticket));
-            return;
-        }
-        if queue.stuck < MOST_STUCK && ticket.moves(TAKEN, WRITTEN_OFF) {
+        queue.jobs.retain(|job| job.number != number);
+        if queue.stuck < MOST_STUCK && queue.taken.remove(&number) {
             queue.stuck += 1;
             queue.alive -= 1;
             warn!(stuck = queue.stuck, "a worker thread hangs and is replaced");
@@ -181,30 +162,32 @@ impl Shared {
         }
     }
 
-    fn leave(&self, written_off: bool) {
+    /// Records that a thread has done a job. Returns whether the thread must end: it was written off, or is stranded.
+    fn done(&self, number: u64, is_stranded: bool) -> bool {
         let mut queue = self.queue();
-        if written_off {
-            queue.stuck -= 1;
-        } else {
-            queue.alive -= 1;
+        match (queue.taken.remove(&number), is_stranded) {
+            (false, _) => queue.stuck -= 1,
+            (true, true) => queue.alive -= 1,
+            (true, false) => return false,
         }
+        true
     }
 
-    /// Waits for work that is still wanted; `None` when the pool is closed.
+    /// Waits for a job; `None` when the pool is closed.
     fn next(&self) -> Option<Job> {
         let mut queue = self.queue();
         loop {
-            match queue.jobs.pop_front() {
-                Some(job) if job.ticket.moves(WAITING, TAKEN) => return Some(job),
-                Some(_withdrawn) => {}
-                None if queue.closed => return None,
-                None => {
-                    queue = self
-                        .arrived
-                        .wait(queue)
-                        .expect("nothing panics while it holds the queue")
-                }
+            if let Some(job) = queue.jobs.pop_front() {
+                queue.taken.insert(job.number);
+                return Some(job);
             }
+            if queue.closed {
+                return None;
+            }
+            queue = self
+                .arrived
+                .wait(queue)
+                .expect("nothing panics while it holds the queue");
         }
     }
 }
@@ -223,11 +206,7 @@ fn serve(shared: &Arc<Shared>) {
     while let Some(job) = shared.next() {
         // A panic is a bug of ours. It costs only that piece of work: the thread is back in its own namespace.
         let told = catch_unwind(AssertUnwindSafe(|| (job.work)(&mut worker)));
-        let written_off = !job.ticket.moves(TAKEN, DONE);
-        let leaving = written_off || worker.is_stranded();
-        if leaving {
-            shared.leave(written_off);
-        }
+        let leaving = shared.done(job.number, worker.is_stranded());
         // Sent last: whoever gets it finds this thread no longer counted.
         if let Ok(tell) = told {
             tell();
