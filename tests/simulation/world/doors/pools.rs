@@ -198,6 +198,8 @@ impl World {
                     self.networks[lan].released = Some(address);
                     Call::Pool(PoolCall::ReleaseAddress { pool, address })
                 }
+                // Dockerd gives back what it has been given.
+                None if self.awaits_pool(lan) => self.pool_call(lan, Some(pool.subnet)),
                 None => {
                     self.networks[lan].told = None;
                     Call::Pool(PoolCall::Release { id: pool })
@@ -207,6 +209,15 @@ impl World {
         self.stats.count("calls about pools");
         let id = self.file_errand(lan, &Pools, call);
         self.after(20, 2_000, Event::Request(id));
+    }
+
+    /// Returns whether Docker waits for the answer to a request for its pool on a LAN.
+    fn awaits_pool(&self, lan: usize) -> bool {
+        let is_of = |asked: &Asked| match &asked.call {
+            Call::Pool(PoolCall::Request(request)) => request.lan == self.segments[lan].lan,
+            _ => false,
+        };
+        self.requests.values().any(is_of)
     }
 
     /// Lets Docker give the address of a container back.
