@@ -248,11 +248,8 @@ mod tests {
                 .unwrap()
                 .starts_with(b"\0shop/web-0")
         );
-        assert_eq!(
-            made(&Kind::Hex(vec![7; 255]), "", None),
-            Ok(vec![7; 255]),
-            "bytes are sent as they are"
-        );
+        // Bytes are sent as they are.
+        assert_eq!(made(&Kind::Hex(vec![7; 255]), "", None), Ok(vec![7; 255]));
     }
 
     #[test]

@@ -330,17 +330,11 @@ mod tests {
         (1..=3).for_each(|n| book.ask(n, u64::from(n)));
         assert_eq!(book.answered(2, Some(7)), (None, true));
         assert_eq!(book.known, HashSet::from([Cookie(2), Cookie(3)]));
-        assert_eq!(
-            book.answered(3, None),
-            (None, false),
-            "a namespace without a number"
-        );
+        // A namespace without a number.
+        assert_eq!(book.answered(3, None), (None, false));
         assert_eq!(book.known, HashSet::from([Cookie(2)]));
-        assert_eq!(
-            book.answered(9, Some(7)),
-            (None, false),
-            "an answer to no question"
-        );
+        // An answer to no question.
+        assert_eq!(book.answered(9, Some(7)), (None, false));
         assert_eq!(owner(&book, 7), Some(2));
     }
 

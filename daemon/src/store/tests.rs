@@ -599,29 +599,20 @@ fn full_and_passes(dir: &Path) {
     }
     assert_eq!(failed, Some(StoreCause::Full));
     let full_at = tries.next().unwrap();
+    // The second time as well.
     assert_eq!(
         write(&store, &mut ends, vec![put(full_at, 1)]),
         Err(StoreCause::Full),
-        "the second time as well"
     );
-    assert_eq!(
-        write(&store, &mut ends, Vec::new()),
-        Err(StoreCause::Full),
-        "nor is it said to have room"
-    );
+    // Nor is it said to have room.
+    assert_eq!(write(&store, &mut ends, Vec::new()), Err(StoreCause::Full));
     store.close();
     let (store, records, mut ends) = open(dir);
-    assert_eq!(
-        ids(&records),
-        (1..full_at - 1).collect::<Vec<_>>(),
-        "a start needs no room"
-    );
+    // A start needs no room.
+    assert_eq!(ids(&records), (1..full_at - 1).collect::<Vec<_>>());
     fs::remove_file(&ballast).unwrap();
-    assert_eq!(
-        write(&store, &mut ends, vec![put(full_at, 1)]),
-        Ok(()),
-        "with room again"
-    );
+    // With room again.
+    assert_eq!(write(&store, &mut ends, vec![put(full_at, 1)]), Ok(()));
     store.close();
     let expected: Vec<u64> = (1..full_at - 1).chain([full_at]).collect();
     assert_eq!(held(dir), expected);
@@ -697,10 +688,8 @@ fn ends_beside(dir: &Path) {
     mount("-o remount,ro", dir);
     let (store, _, mut ends) = open(dir);
     store.persist(OpId(0), vec![Change::Remove(BindingId(1))]);
-    assert!(
-        ends.blocking_recv().unwrap().result.is_err(),
-        "nor can the socket's directory be written"
-    );
+    // Nor can the socket's directory be written.
+    assert!(ends.blocking_recv().unwrap().result.is_err());
     store.close();
     let run = TempDir::new().unwrap();
     let beside = || fs::read_dir(run.path()).unwrap().count();
@@ -723,19 +712,13 @@ fn ends_beside(dir: &Path) {
     store.persist(OpId(3), vec![Change::Remove(BindingId(2))]);
     store.persist(OpId(4), vec![put(next, 1), Change::Remove(BindingId(1))]);
     let results = [0; 4].map(|_| ends.blocking_recv().unwrap().result.is_ok());
-    assert_eq!(
-        results,
-        [true, true, true, false],
-        "one that takes a record's place is no end"
-    );
+    // One that takes a record's place is no end.
+    assert_eq!(results, [true, true, true, false]);
     let failed = store.commits().failed;
     store.persist(OpId(5), Vec::new());
     assert!(ends.blocking_recv().unwrap().result.is_err());
-    assert_eq!(
-        store.commits().failed,
-        failed + 1,
-        "what is tried in vain is tried once"
-    );
+    // What is tried in vain is tried once.
+    assert_eq!(store.commits().failed, failed + 1);
     store.close();
     assert_eq!(beside(), 2);
     let (store, records, _ends) = open_beside(dir, run.path());
@@ -759,10 +742,10 @@ fn ends_beside(dir: &Path) {
         .collect();
     let (store, _, mut ends) = open_beside(dir, run.path());
     store.persist(OpId(5), vec![put(next, 1)]);
+    // The file records them with the next.
     assert_eq!(
         (ends.blocking_recv().unwrap().result, beside()),
         (Ok(()), 0),
-        "the file records them with the next"
     );
     store.close();
     assert_eq!(

@@ -30,10 +30,10 @@ fn a_capture_ends_with_its_time_and_its_file_is_whole() {
     let bytes = fs::read(&file).unwrap();
     let lengths = [4, bytes.len() - 4]
         .map(|at| u32::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize);
+    // One block, the header.
     assert_eq!(
         (&bytes[..4], lengths),
         (&[0x0a, 0x0d, 0x0d, 0x0a][..], [bytes.len(); 2]),
-        "one block, the header"
     );
     let output = capture(&home, &file, &["lan/c1/eth0", "--size", "0"]);
     assert_eq!(

@@ -159,10 +159,10 @@ fn a_reserved_address_outlives_the_daemon() {
         text(&list.stdout).ends_with(&format!("without a lease:\n{id}: 192.168.1.5\n")),
         "{list:?}"
     );
+    // Known, though there is no eth0 now.
     assert_eq!(
         call(&socket, "IpamDriver.RequestPool", request),
         (200, pool),
-        "known, though there is no eth0 now"
     );
     for _ in 0..2 {
         let release = json!({"PoolID": id, "Address": "192.168.1.5"}).to_string();
@@ -214,8 +214,6 @@ fn at_its_end_the_daemon_answers_dockers_open_calls() {
     let (status, log) = daemon.ended();
     assert!(status.success(), "{log}");
     let _next = home.start_for_docker();
-    assert!(
-        !text(&home.list(&[]).stdout).contains("02:42:c0:a8:01:02"),
-        "it came to nothing"
-    );
+    // It came to nothing.
+    assert!(!text(&home.list(&[]).stdout).contains("02:42:c0:a8:01:02"));
 }

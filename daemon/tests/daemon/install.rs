@@ -297,11 +297,8 @@ fn only_the_named_directories_are_installed_into() {
 fn what_stops_it_is_named_with_the_way_out() {
     let Some(host) = Host::new() else { return };
     fs::create_dir_all(host.path("etc")).unwrap();
-    assert_eq!(
-        host.run(&["install", "--update"]),
-        "",
-        "there is nothing to update"
-    );
+    // There is nothing to update.
+    assert_eq!(host.run(&["install", "--update"]), "");
     let said = host.refused(&["install"]);
     has(
         &said,
@@ -454,10 +451,8 @@ fn a_host_of_docker_alone_is_told_how_to_serve_it() {
     );
     host.write("opt/cni/bin/macvlan", "");
     let printed = host.run(&["install"]);
-    assert_eq!(
-        printed, "/opt/cni/bin/dhcp: installed, version 0.1.0\n",
-        "it is served"
-    );
+    // It is served.
+    assert_eq!(printed, "/opt/cni/bin/dhcp: installed, version 0.1.0\n");
 }
 
 #[test]

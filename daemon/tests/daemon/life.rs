@@ -62,11 +62,8 @@ fn an_add_under_way_is_cut_off_without_an_answer() {
     let mut answer = Vec::new();
     // Cut, in one of the two ways in which a connection can be.
     let _ = caller.read_to_end(&mut answer);
-    assert_eq!(
-        text(&answer),
-        "",
-        "the shim asks the next daemon only when it got no answer"
-    );
+    // The shim asks the next daemon only when it got no answer.
+    assert_eq!(text(&answer), "");
     let (status, log) = daemon.ended();
     assert!(status.success(), "{log}");
 }

@@ -455,13 +455,13 @@ fn an_ipvlan_endpoint_is_known_by_its_name_or_a_number() {
     // 28: Options are null.
     let unnamed = add(true, &address(POOL, "", "null"));
     assert_eq!(unnamed.attachment, endpoint("address:#0102030405060708"));
+    // Not the Ethernet address, which all have.
     assert!(
         unnamed
             .client_id
             .resolve(ETH0)
             .to_string()
             .starts_with("ff"),
-        "not the Ethernet address, which all have"
     );
     assert_eq!(
         (

@@ -722,10 +722,11 @@ fn a_pool_without_a_lan_is_refused_with_the_right_line() {
     let body = format!(r#"{{"PoolID":"0.0.0.0/0;;grace=9","Address":"","Options":{MAC_ONLY}}}"#);
     assert!(said(call(wire::REQUEST_ADDRESS, &body)).contains("--ipam-opt parent=LINK is missing"));
     let body = r#"{"PoolID":"0.0.0.0/0;;grace=9"}"#;
-    assert!(
-        matches!(call(wire::RELEASE_POOL, body), Ok(Asked::Core { .. })),
-        "its network can be removed"
-    );
+    // Its network can be removed.
+    assert!(matches!(
+        call(wire::RELEASE_POOL, body),
+        Ok(Asked::Core { .. })
+    ),);
 }
 
 #[test]

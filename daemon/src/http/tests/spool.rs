@@ -97,11 +97,8 @@ fn a_call_is_taken_up_once_and_what_failed_is_kept() {
     calls.done(file.clone(), &Answer::Deleted);
     assert!(!file.exists() && calls.take_up().is_empty());
     spool.put(&request("DEL"));
-    assert_eq!(
-        calls.take_up().len(),
-        1,
-        "a new file of the same name is another call"
-    );
+    // A new file of the same name is another call.
+    assert_eq!(calls.take_up().len(), 1);
 }
 
 #[test]

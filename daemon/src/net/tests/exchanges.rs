@@ -179,11 +179,8 @@ fn the_kernel_says_of_a_frame_what_its_bytes_do_not() {
         );
         lab.send(sender, tagged);
         let (bytes, meta) = lab.frame(exchange).await;
-        assert_eq!(
-            (bytes, meta.vlan, meta.other_host),
-            (plain, 7, false),
-            "the tag is out of the frame"
-        );
+        // The tag is out of the frame.
+        assert_eq!((bytes, meta.vlan, meta.other_host), (plain, 7, false));
         lab.send(sender, Answer::but(|it| it.to = OTHER));
         assert!(lab.frame(exchange).await.1.other_host);
     });
@@ -289,11 +286,8 @@ fn a_frame_over_the_parent_reaches_the_wire_alone() {
             lab.net.send(None, exchanges[0], question(last), over);
         }
         for last in 1..=4 {
-            assert_eq!(
-                lab.frame(server).await.0,
-                question(last),
-                "on the wire, in order"
-            );
+            // On the wire, in order.
+            assert_eq!(lab.frame(server).await.0, question(last));
         }
         for last in [2, 4] {
             assert_eq!(lab.frame(exchanges[1]).await.0, question(last));

@@ -41,10 +41,10 @@ fn a_link_is_looked_at_set_up_and_given_an_mtu() {
 
         let (taken, after) = lab.apply(netns.eth0(), &[Step::Up, Step::Mtu(1400)]).await;
         let after = after.unwrap();
+        // The other end is down.
         assert_eq!(
             (taken, after.up, after.carrier, after.mtu),
             (2, true, false, 1400),
-            "the other end is down"
         );
         assert!(after.was_down);
 
@@ -272,20 +272,17 @@ fn a_path_that_was_made_again_leads_to_another_namespace() {
         std::fs::remove_file(&path).unwrap();
         symlink(second.path(), &path).unwrap();
         let no_path = LinkCause::NoPath(path.clone());
+        // The first lives.
         assert_eq!(
             lab.apply(Target::Known(link.clone()), &[Step::Up]).await,
             (0, Err(no_path.clone())),
-            "the first lives"
         );
         assert_eq!(lab.open(link.clone(), PLAIN).await, Err(no_path));
         let ifindex = view.ifindex + 1;
         let link = inside(&path, &LinkView { ifindex, ..view });
         let changed = LinkCause::NetnsChanged(path.clone());
-        assert_eq!(
-            lab.open(link.clone(), PLAIN).await,
-            Err(changed),
-            "without that link"
-        );
+        // Without that link.
+        assert_eq!(lab.open(link.clone(), PLAIN).await, Err(changed));
         assert!(!lab.inspect(named(&path, "eth0")).await.unwrap().up);
 
         std::fs::remove_file(&path).unwrap();
@@ -330,11 +327,8 @@ fn a_path_stays_in_the_host_prefix_over_absolute_links() {
         assert_eq!(look("/run/netns/c1").await, Ok(MAC));
         assert_eq!(look("/var/run/netns/c1").await, Ok(MAC));
         assert_eq!(look("/var/run/../../../run/netns/c1").await, Ok(MAC));
-        assert_eq!(
-            look(netns.path().to_str().unwrap()).await,
-            Ok(MAC),
-            "a magic link"
-        );
+        // A magic link.
+        assert_eq!(look(netns.path().to_str().unwrap()).await, Ok(MAC));
         for none in ["/var/run/netns/c2", "/proc/4194304/ns/net"] {
             assert_eq!(look(none).await, Err(LinkCause::NoNetns(none.into())));
         }

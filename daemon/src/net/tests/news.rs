@@ -156,18 +156,18 @@ fn a_lost_path_is_reported_before_the_namespaces_death() {
         std::fs::remove_file(&path).unwrap();
         lab.kernel(KernelMessage::PathGone(cookie)).await;
         let no_path = LinkCause::NoPath(path.clone());
+        // The kernel knows the link.
         assert_eq!(
             lab.inspect(Target::Known(link.clone())).await,
             Err(no_path.clone()),
-            "the kernel knows the link"
         );
         assert_eq!(lab.open(link.clone(), PLAIN).await.map(drop), Err(no_path));
         let ifindex = view.ifindex + 1;
         let other = inside(&path, &LinkView { ifindex, ..view });
+        // Another link.
         assert_eq!(
             lab.inspect(Target::Known(other)).await,
             Err(LinkCause::NoNetns(path.clone())),
-            "another link"
         );
         lab.net.close(None, exchange);
         drop(netns);

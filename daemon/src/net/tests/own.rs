@@ -163,11 +163,8 @@ fn a_macvlan_is_made_complete_but_down_and_is_deleted() {
             assert_eq!(lab.own_links().await, [endpoint()]);
             lab.unmake(endpoint()).await.unwrap();
             assert_eq!((lab.index(NAME).await, links()), (None, before));
-            assert_eq!(
-                lab.unmake(endpoint()).await,
-                Ok(()),
-                "there is none any more"
-            );
+            // There is none any more.
+            assert_eq!(lab.unmake(endpoint()).await, Ok(()));
         }
     });
 }
@@ -459,10 +456,8 @@ fn links_of_ours_are_reported_when_they_come_and_go() {
         lab.unmake(endpoint()).await.unwrap();
         lab.kernel(told(false)).await;
         let port = |event: &NetReport| matches!(event, NetReport::Kernel(news) if matches!(news.event, KernelMessage::OwnLink { there: false, .. }));
-        assert!(
-            !lab.left_over().iter().any(port),
-            "the bridge's end is not the endpoint's"
-        );
+        // The bridge's end is not the endpoint's.
+        assert!(!lab.left_over().iter().any(port));
     });
 }
 

@@ -259,11 +259,8 @@ fn a_macvlan_needs_a_free_mac_and_goes_with_its_exchange() {
         let taken = lab.open(port_as(parent, BESIDE), PLAIN).await;
         assert_eq!(taken, Err(LinkCause::MacTaken(BESIDE)));
         let exchange = lab.open(port_of(parent), PLAIN).await.unwrap();
-        assert_eq!(
-            ip("link"),
-            links,
-            "nothing is to be seen of it in the host's namespace"
-        );
+        // Nothing is to be seen of it in the host's namespace.
+        assert_eq!(ip("link"), links);
         assert_eq!(
             lab.open(port_of(parent), PLAIN).await,
             Err(LinkCause::MacTaken(OTHER))
@@ -365,11 +362,8 @@ fn an_exchange_in_a_vlan_sends_and_hears_only_its_tag() {
             lab.send(wire, tagged);
             let (bytes, meta) = lab.frame(exchange).await;
             assert_eq!(bytes, answer);
-            assert_eq!(
-                (meta.vlan == 0).then_some(0),
-                expected,
-                "the core takes what is in no other VLAN"
-            );
+            // The core takes what is in no other VLAN.
+            assert_eq!((meta.vlan == 0).then_some(0), expected);
         }
     });
 }
@@ -414,10 +408,7 @@ fn a_port_is_in_its_vlan_of_a_filtering_bridge() {
         let in_vlan = lab.open(in_vlan, PLAIN).await.unwrap();
         let second = arp_for([192, 0, 2, 99]);
         lab.send(in_vlan, second.clone());
-        assert_eq!(
-            lab.frame(wire).await.0,
-            second,
-            "the first is in another VLAN"
-        );
+        // The first is in another VLAN.
+        assert_eq!(lab.frame(wire).await.0, second);
     });
 }

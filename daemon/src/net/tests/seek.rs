@@ -111,10 +111,10 @@ fn a_macvlan_is_found_in_the_namespace_it_moves_to() {
                 whole: true,
                 ..Sightings::default()
             };
+            // Of another LAN.
             assert_eq!(
                 lab.seek(sought("br0", 0), None).await,
                 Ok(elsewhere.clone()),
-                "of another LAN"
             );
             let unseen = Some(LinkCause::NoLink("none".to_owned()));
             let unclear = Sightings {
@@ -122,11 +122,8 @@ fn a_macvlan_is_found_in_the_namespace_it_moves_to() {
                 unseen,
                 ..elsewhere
             };
-            assert_eq!(
-                lab.seek(sought("none", 0), None).await,
-                Ok(unclear),
-                "its LAN's link may have another name by now"
-            );
+            // Its LAN's link may have another name by now.
+            assert_eq!(lab.seek(sought("none", 0), None).await, Ok(unclear));
             assert_eq!(
                 lab.seek(sought("host0", 0), Some(number + 100))
                     .await

@@ -154,11 +154,8 @@ fn a_change_within_a_subnet_keeps_the_routes() {
             Step::AddAddress(net("192.0.2.9/24")),
             Step::RemoveAddress(net("192.0.2.8/24")),
         ];
-        assert_eq!(
-            done(&mut lab, &netns, &simple).await.addresses,
-            [],
-            "both are gone, hence the order above"
-        );
+        // Both are gone, hence the order above.
+        assert_eq!(done(&mut lab, &netns, &simple).await.addresses, []);
     });
 }
 
@@ -244,10 +241,8 @@ fn only_the_default_route_by_that_router_is_replaced() {
         };
         let replaced = to("192.0.2.1", "192.0.2.9");
         done(&mut lab, &netns, &replaced).await;
-        assert!(
-            routes(&netns).is_empty(),
-            "none is added, though the namespace has no table yet"
-        );
+        // None is added, though the namespace has no table yet.
+        assert!(routes(&netns).is_empty());
         for command in [
             "addr add 192.0.2.7/24 dev eth0",
             "link add eth1 type veth peer name peer1",
@@ -292,11 +287,8 @@ fn only_the_default_route_by_that_router_is_replaced() {
             ),
             "{refused:?}"
         );
-        assert_eq!(
-            routes(&netns),
-            before,
-            "what goes nowhere does not take its place"
-        );
+        // What goes nowhere does not take its place.
+        assert_eq!(routes(&netns), before);
     });
 }
 

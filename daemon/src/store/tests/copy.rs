@@ -186,11 +186,8 @@ fn records_of_docker_outlive_a_lost_store() {
     for damage in [None, Some("no database"), Some("")] {
         let host = Host::new();
         let first = host.runs(life());
-        assert_eq!(
-            (first.is_whole, first.leases.len()),
-            (false, 0),
-            "what runs is to be looked for"
-        );
+        // What runs is to be looked for.
+        assert_eq!((first.is_whole, first.leases.len()), (false, 0));
         match damage {
             None => host.loses_its_store(),
             Some(bytes) => fs::write(host.store(), bytes).unwrap(),

@@ -63,11 +63,8 @@ fn a_vlans_link_and_the_one_below_are_one_lan() {
                 vlan
             }
         );
-        assert_eq!(
-            asked.definition,
-            format!("parent={parent}"),
-            "it stays what it is called"
-        );
+        // It stays what it is called.
+        assert_eq!(asked.definition, format!("parent={parent}"));
     }
     // Whichever of the two links exists.
     for (there, link, vlan) in [
