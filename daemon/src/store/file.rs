@@ -62,50 +62,15 @@ const TRIAL_SIZE: usize = 16 << 10;
 /// that the disk is full.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A change in the form in which it is written.
-pub(super) enum Encoded {
-    /// A record.
-    Put(u64, Vec<u8>),
-    /// A record is removed.
-    Remove(u64),
-    /// An event.
-    Note(Box<Event>),
-    /// A named record in a table: what a front door keeps.
-    PutNamed(String, String, Vec<u8>),
-    /// A named record is removed.
-    RemoveNamed(String, String),
-}
-
-impl Encoded {
-    /// Encodes a change. Fails for a path that is not UTF-8, which JSON cannot express.
-    pub(super) fn new(change: Change) -> Result<Self, serde_json::Error> {
-        Ok(match change {
-            Change::Put(BindingId(id), record) => Self::Put(id, serde_json::to_vec(&record)?),
-            Change::Remove(BindingId(id)) => Self::Remove(id),
-            Change::Note(event) => Self::Note(event),
-            Change::PutDoor(record) => {
-                let DoorRecord {
-                    key: DoorKey { table, name },
-                    json,
-                } = *record;
-                Self::PutNamed(table, name, json.into_bytes())
-            }
-            Change::RemoveDoor(DoorKey { table, name }) => Self::RemoveNamed(table, name),
-        })
-    }
-
-    /// Returns a trial of whether there is room for an ADD. It stays in the file: what one commit adds and removes is never written.
-    /// The next trial takes other pages of the file, and leaves these to ADDs.
-    pub(super) fn trial() -> Self {
-        Self::PutNamed(TRIAL.to_owned(), TRIAL.to_owned(), vec![0; TRIAL_SIZE])
-    }
-
-    fn event(&self) -> Option<&Event> {
-        match self {
-            Self::Note(event) => Some(event),
-            Self::Put(..) | Self::Remove(_) | Self::PutNamed(..) | Self::RemoveNamed(..) => None,
-        }
-    }
+/// Returns a trial of whether there is room for an ADD. It stays in the file: what one commit adds and removes is never written. The
+/// next trial takes other pages of the file, and leaves these to ADDs.
+pub(super) fn trial() -> Change {
+    let key = DoorKey {
+        table: TRIAL.to_owned(),
+        name: TRIAL.to_owned(),
+    };
+    let json = " ".repeat(TRIAL_SIZE);
+    Change::PutDoor(Box::new(DoorRecord { key, json }))
 }
 
 /// The file.
@@ -273,7 +238,7 @@ impl LeaseFile {
     ///
     /// A failed flush is a failure, even if the changes can be read back: the kernel keeps in memory what it could not write, as
     /// if it had written it, so reading proves nothing.
-    pub(super) fn commit(&mut self, changes: &[Encoded]) -> Result<(), StoreCause> {
+    pub(super) fn commit(&mut self, changes: &[Change]) -> Result<(), StoreCause> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -302,11 +267,7 @@ impl LeaseFile {
     }
 
     /// Makes changes durable. Returns the number of the last event, if there was one.
-    fn transact(
-        &mut self,
-        changes: &[Encoded],
-        runs: &mut Runs,
-    ) -> Result<Option<u64>, StoreCause> {
+    fn transact(&mut self, changes: &[Change], runs: &mut Runs) -> Result<Option<u64>, StoreCause> {
         self.database()
             .and_then(|database| guarded(|| transact(database, changes, runs)))
     }
@@ -558,14 +519,7 @@ fn agree_on_id(
     // A file from the first daemons has leases but no name.
     let is_new = txn.open_table(LEASES)?.is_empty()?;
     let (id, changes) = if is_new { copy.read() } else { None }.unwrap_or((new_id, Vec::new()));
-    make_all(
-        &txn,
-        &changes
-            .into_iter()
-            .map(Encoded::new)
-            .filter_map(Result::ok)
-            .collect::<Vec<_>>(),
-    )?;
+    make_all(&txn, &changes)?;
     txn.open_table(META)?.insert(ID_KEY, id)?;
     txn.commit()?;
     Ok((id, is_new))
@@ -601,13 +555,17 @@ fn read(database: &Database, id: u64, is_new: bool) -> Result<Contents, redb::Er
 
 fn transact(
     database: &Database,
-    changes: &[Encoded],
+    changes: &[Change],
     runs: &mut Runs,
 ) -> Result<Option<u64>, redb::Error> {
     let mut txn = database.begin_write()?;
     txn.set_durability(Durability::Immediate)?;
     make_all(&txn, changes)?;
-    let events: Vec<&Event> = changes.iter().filter_map(Encoded::event).collect();
+    let notes = changes.iter().filter_map(|change| match change {
+        Change::Note(event) => Some(&**event),
+        _ => None,
+    });
+    let events: Vec<&Event> = notes.collect();
     let last_event = if events.is_empty() {
         None
     } else {
@@ -618,20 +576,25 @@ fn transact(
 }
 
 /// Makes all changes but events.
-fn make_all(txn: &WriteTransaction, changes: &[Encoded]) -> Result<(), redb::Error> {
+fn make_all(txn: &WriteTransaction, changes: &[Change]) -> Result<(), redb::Error> {
     let mut leases = txn.open_table(LEASES)?;
     for change in changes {
         match change {
-            Encoded::Put(id, json) => leases.insert(*id, json.as_slice()).map(drop)?,
-            Encoded::Remove(id) => leases.remove(*id).map(drop)?,
-            Encoded::PutNamed(table, key, json) => {
-                let mut table = txn.open_table(named::table(table))?;
-                table.insert(key.as_str(), json.as_slice())?;
+            Change::Put(id, record) => {
+                // It fails for a path that is not UTF-8, which no caller and no engine gives.
+                let json = serde_json::to_vec(record).map_err(|e| redb::Error::Io(e.into()))?;
+                leases.insert(id.0, json.as_slice())?;
             }
-            Encoded::RemoveNamed(table, key) => {
-                txn.open_table(named::table(table))?.remove(key.as_str())?;
+            Change::Remove(id) => drop(leases.remove(id.0)?),
+            Change::PutDoor(record) => {
+                let DoorRecord { key, json } = &**record;
+                let mut table = txn.open_table(named::table(&key.table))?;
+                table.insert(key.name.as_str(), json.as_bytes())?;
             }
-            Encoded::Note(_) => {}
+            Change::RemoveDoor(DoorKey { table, name }) => {
+                txn.open_table(named::table(table))?.remove(name.as_str())?;
+            }
+            Change::Note(_) => {}
         }
     }
     Ok(())

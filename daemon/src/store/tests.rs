@@ -190,30 +190,6 @@ fn an_empty_transaction_is_answered_and_leaves_nothing() {
 }
 
 #[test]
-fn a_record_that_json_cannot_hold_fails_alone() {
-    use std::os::unix::ffi::OsStringExt;
-    let dir = TempDir::new().unwrap();
-    let (store, _, mut ends) = open(dir.path());
-    let mut odd = record(1);
-    let path = PathBuf::from(std::ffi::OsString::from_vec(vec![0xff]));
-    odd.link = Link::InNetns {
-        path,
-        cookie: Cookie(1),
-        ifindex: 2,
-        mac: Mac::BROADCAST,
-    };
-    store.persist(OpId(1), vec![Change::Put(BindingId(1), Box::new(odd))]);
-    store.persist(OpId(2), vec![put(2, 2)]);
-    assert!(matches!(
-        ends.blocking_recv().unwrap().result,
-        Err(StoreCause::Failed(_))
-    ));
-    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
-    store.close();
-    assert_eq!(held(dir.path()), [2]);
-}
-
-#[test]
 fn a_copy_of_a_running_store_has_all_that_was_answered() {
     let (dir, copy) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (store, _, mut ends) = open(dir.path());

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::commits::CommitCounts;
 use super::ends::Ends;
-use super::file::{Encoded, LeaseFile};
+use super::file::{self, LeaseFile};
 use super::journal::Reading;
 use super::{Job, Persisted};
 
@@ -97,64 +97,40 @@ impl Writer {
         queue.recv().ok()
     }
 
-    /// Commits a group, after what the file could not record before. A transaction that cannot be encoded fails alone. The others
-    /// succeed or fail together; if they fail, those that end a binding are kept beside the socket.
+    /// Commits a group, after what the file could not record before. Its transactions succeed or fail together; if they fail, those
+    /// that end a binding are kept beside the socket.
     fn commit(&mut self, group: Vec<(OpId, Vec<Change>)>) -> Vec<Persisted> {
-        let mut answers = Vec::with_capacity(group.len());
+        let mut changes: Vec<_> = self.ends.changes().collect();
+        let mut written_for = Vec::with_capacity(group.len());
         let mut tries = Vec::new();
-        let mut encoded: Vec<_> = self
-            .ends
-            .changes()
-            .map(Encoded::new)
-            .filter_map(Result::ok)
-            .collect();
-        let mut copied: Vec<_> = self
-            .ends
-            .changes()
-            .filter_map(|change| change.copied())
-            .collect();
-        for (op, changes) in group {
-            let ends = record::ended_by(&changes).map(|binding| (binding, changes.clone()));
-            let copies: Vec<_> = changes.iter().filter_map(Change::copied).collect();
-            let result = match changes
-                .into_iter()
-                .map(Encoded::new)
-                .collect::<Result<Vec<_>, _>>()
-            {
-                // A transaction without changes asks whether writing is possible.
-                Ok(nothing) if nothing.is_empty() => {
-                    tries.push(op);
-                    continue;
-                }
-                Ok(mut changes) => {
-                    encoded.append(&mut changes);
-                    copied.extend(copies);
-                    Ok(())
-                }
-                Err(error) => Err(StoreCause::Failed(format!(
-                    "cannot write the record as JSON: {error}"
-                ))),
-            };
-            answers.push((Persisted { op, result }, ends));
+        for (op, own) in group {
+            // A transaction without changes asks whether writing is possible.
+            if own.is_empty() {
+                tries.push(op);
+                continue;
+            }
+            let ends = record::ended_by(&own).map(|binding| (binding, own.clone()));
+            written_for.push((op, ends));
+            changes.extend(own);
         }
         let was_faulty = self.commits.is_faulty();
-        let written = self.write(&encoded);
+        let written = self.write(&changes);
         match &written {
             Ok(()) => {
                 self.ends.recorded();
-                self.file.copy.owe(copied);
+                self.file
+                    .copy
+                    .owe(changes.iter().filter_map(Change::copied));
             }
-            Err(cause) => {
-                if !answers.is_empty() {
-                    tracing::error!(%cause, transactions = answers.len(), "nothing written");
-                }
-                for (answer, ends) in answers
-                    .iter_mut()
-                    .filter(|(answer, _)| answer.result.is_ok())
-                {
-                    answer.result = self.keep(ends.take(), cause);
-                }
+            Err(cause) if !written_for.is_empty() => {
+                tracing::error!(%cause, transactions = written_for.len(), "nothing written");
             }
+            Err(_) => {}
+        }
+        let mut answers = Vec::new();
+        for (op, ends) in written_for {
+            let result = written.clone().or_else(|cause| self.keep(ends, &cause));
+            answers.push(Persisted { op, result });
         }
         // Where this found no room, an ADD would find none.
         let tried = match written {
@@ -167,20 +143,18 @@ impl Writer {
         {
             tracing::error!(%cause, "no ADD could be recorded");
         }
-        let answers = answers.into_iter().map(|(answer, _)| answer);
         let trials = tries.into_iter().zip(tried.into_iter().cycle());
+        answers.extend(trials.map(|(op, result)| Persisted { op, result }));
         answers
-            .chain(trials.map(|(op, result)| Persisted { op, result }))
-            .collect()
     }
 
     /// Commits changes, and counts that.
-    fn write(&mut self, encoded: &[Encoded]) -> Result<(), StoreCause> {
+    fn write(&mut self, changes: &[Change]) -> Result<(), StoreCause> {
         let began = Instant::now();
         self.commits.is_busy(true);
-        let committed = self.file.commit(encoded);
+        let committed = self.file.commit(changes);
         self.commits.is_busy(false);
-        if !encoded.is_empty() {
+        if !changes.is_empty() {
             self.commits.count(committed.is_ok(), began.elapsed());
         }
         if let Err(cause) = &committed {
@@ -196,7 +170,7 @@ impl Writer {
 
     /// Finds out whether an ADD could be recorded, in a commit of its own: whatever is smaller may still find room.
     fn try_file(&mut self) -> Result<(), StoreCause> {
-        let tried = self.write(&[Encoded::trial()]);
+        let tried = self.write(&[file::trial()]);
         self.tried = Some(Instant::now());
         if tried.is_ok() {
             self.commits.works();
