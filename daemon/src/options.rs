@@ -10,30 +10,21 @@ use leasehold_core::wire::option::{
     routes, search,
 };
 
-fn known(code: u8) -> Option<(&'static str, OptionForm)> {
-    let mut all = OPTIONS.iter();
-    let (_, name, form) = all.find(|(known, ..)| *known == code)?;
-    Some((name, *form))
-}
-
 /// Returns an option as it is shown.
 pub(crate) fn shown(code: u8, bytes: &[u8]) -> DhcpOption {
+    let known = OPTIONS.iter().find(|(known, ..)| *known == code);
+    let (name, form) = known.map_or((None, Bytes), |(_, name, form)| (Some(*name), *form));
     DhcpOption {
         code,
-        name: name(code).map(str::to_owned),
-        value: value(code, bytes),
+        name: name.map(str::to_owned),
+        value: value(code, form, bytes),
         bytes: HEXLOWER.encode(bytes),
     }
 }
 
-/// Returns an option's name, if it has one that people know.
-fn name(code: u8) -> Option<&'static str> {
-    known(code).map(|(name, _)| name)
-}
-
-/// Returns an option's value as text, or in hexadecimal if its bytes do not have the option's form.
-fn value(code: u8, bytes: &[u8]) -> String {
-    let read = match known(code).map_or(Bytes, |(_, form)| form) {
+/// Returns an option's value as text, or in hexadecimal if its bytes do not have this form.
+fn value(code: u8, form: OptionForm, bytes: &[u8]) -> String {
+    let read = match form {
         Addresses => addresses(bytes),
         Text => Some(text(bytes)),
         Number => number(bytes).map(|number| number.to_string()),
@@ -116,9 +107,10 @@ mod tests {
             (224, &[1, 2], "0102"),
         ];
         for (code, bytes, shown) in table {
-            assert_eq!(value(code, bytes), shown, "option {code}");
+            assert_eq!(super::shown(code, bytes).value, shown, "option {code}");
         }
-        assert_eq!((name(3), name(224)), (Some("routers"), None));
+        let name = |code| super::shown(code, &[]).name;
+        assert_eq!((name(3), name(224)), (Some("routers".to_owned()), None));
     }
 
     #[test]
