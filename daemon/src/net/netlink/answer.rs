@@ -50,26 +50,9 @@ pub(in crate::net) struct LinkAnswer {
 }
 
 impl LinkAnswer {
-    const ADDRESS: u16 = libc::IFLA_ADDRESS;
-    const IFNAME: u16 = libc::IFLA_IFNAME;
-    const MTU: u16 = libc::IFLA_MTU;
-    const ALIAS: u16 = libc::IFLA_IFALIAS;
-    const INFO: u16 = libc::IFLA_LINKINFO;
-    const STATS: u16 = libc::IFLA_STATS64;
-    /// What is said about a bridge's port, in a message of that family.
-    const PORT: u16 = libc::IFLA_PROTINFO;
-    const LINK: u16 = libc::IFLA_LINK;
-    const LINK_NS: u16 = libc::IFLA_LINK_NETNSID;
-    const MASTER: u16 = libc::IFLA_MASTER;
-    /// In `PORT`, and in `INFO_PORT`: IFLA_BRPORT_STATE.
+    /// What is said about a bridge's port: IFLA_BRPORT_STATE.
     const PORT_STATE: u16 = 1;
-    /// In `INFO`: what is said about a bridge's port, in any other family.
-    const INFO_PORT: u16 = libc::IFLA_INFO_SLAVE_DATA;
-    /// In `INFO`: the link's kind.
-    const INFO_KIND: u16 = libc::IFLA_INFO_KIND;
-    /// In `INFO`: what is particular to that kind.
-    const INFO_DATA: u16 = libc::IFLA_INFO_DATA;
-    /// In `INFO_DATA`: IFLA_MACVLAN_MODE, IFLA_IPVLAN_MODE, IFLA_VLAN_ID.
+    /// What is particular to a kind of link: IFLA_MACVLAN_MODE, IFLA_IPVLAN_MODE, IFLA_VLAN_ID.
     const DATA_FIRST: u16 = 1;
     /// In a bridge's: IFLA_BR_FORWARD_DELAY, in hundredths of a second, and IFLA_BR_STP_STATE.
     const BRIDGE_DELAY: u16 = 1;
@@ -95,17 +78,23 @@ impl LinkAnswer {
                 .map_err(|_| NetlinkError::Unreadable("a link's attribute runs over its end"))?;
             let value = attribute.value();
             match attribute.kind() {
-                Self::ADDRESS => link.mac = value.try_into().ok().map(Mac),
-                Self::IFNAME => link.name = text(value),
-                Self::ALIAS => link.alias = text(value),
-                Self::MTU => link.mtu = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
-                Self::LINK => link.other = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
-                Self::LINK_NS => link.other_ns = value.try_into().ok().map(i32::from_ne_bytes),
-                Self::MASTER => link.master = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
-                Self::INFO => link.read_info(value),
-                Self::PORT => link.read_port(value),
+                libc::IFLA_ADDRESS => link.mac = value.try_into().ok().map(Mac),
+                libc::IFLA_IFNAME => link.name = text(value),
+                libc::IFLA_IFALIAS => link.alias = text(value),
+                libc::IFLA_MTU => link.mtu = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
+                libc::IFLA_LINK => {
+                    link.other = value.try_into().map(u32::from_ne_bytes).unwrap_or(0)
+                }
+                libc::IFLA_LINK_NETNSID => {
+                    link.other_ns = value.try_into().ok().map(i32::from_ne_bytes)
+                }
+                libc::IFLA_MASTER => {
+                    link.master = value.try_into().map(u32::from_ne_bytes).unwrap_or(0)
+                }
+                libc::IFLA_LINKINFO => link.read_info(value),
+                libc::IFLA_PROTINFO => link.read_port(value),
                 // A `struct rtnl_link_stats64` begins with rx_packets.
-                Self::STATS => {
+                libc::IFLA_STATS64 => {
                     link.received = value
                         .first_chunk()
                         .map_or(0, |bytes| u64::from_ne_bytes(*bytes))
@@ -117,14 +106,14 @@ impl LinkAnswer {
     }
 
     fn read_info(&mut self, info: &[u8]) {
-        if let Some(port) = attribute_in(info, Self::INFO_PORT) {
+        if let Some(port) = attribute_in(info, libc::IFLA_INFO_SLAVE_DATA) {
             self.read_port(port);
         }
-        let Some(kind) = attribute_in(info, Self::INFO_KIND) else {
+        let Some(kind) = attribute_in(info, libc::IFLA_INFO_KIND) else {
             return;
         };
         let kind = kind.strip_suffix(b"\0").unwrap_or(kind);
-        let data = attribute_in(info, Self::INFO_DATA).unwrap_or_default();
+        let data = attribute_in(info, libc::IFLA_INFO_DATA).unwrap_or_default();
         let first = attribute_in(data, Self::DATA_FIRST).unwrap_or_default();
         self.made = kind_of(kind, first);
         self.soft = true;
@@ -301,12 +290,12 @@ mod tests {
                 attribute(LinkAnswer::BRIDGE_PVID, &3_u16.to_ne_bytes()),
             ];
             let info = [
-                attribute(LinkAnswer::INFO_KIND, b"bridge\0"),
-                attribute(LinkAnswer::INFO_DATA, &data.concat()),
+                attribute(libc::IFLA_INFO_KIND, b"bridge\0"),
+                attribute(libc::IFLA_INFO_DATA, &data.concat()),
             ];
             let message = [
                 vec![0; LinkAnswer::HEADER],
-                attribute(LinkAnswer::INFO, &info.concat()),
+                attribute(libc::IFLA_LINKINFO, &info.concat()),
             ];
             let link = LinkAnswer::read(&message.concat()).expect("a link");
             assert_eq!((link.bridge, link.default_pvid), (true, default_pvid));
