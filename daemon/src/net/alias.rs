@@ -24,18 +24,9 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    pub(super) fn of(owner: &LinkOwner) -> Self {
-        Self {
-            owner: owner.clone(),
-            port: false,
-        }
-    }
-
-    pub(super) fn of_port(owner: &LinkOwner) -> Self {
-        Self {
-            owner: owner.clone(),
-            port: true,
-        }
+    pub(super) fn of(owner: &LinkOwner, port: bool) -> Self {
+        let owner = owner.clone();
+        Self { owner, port }
     }
 
     /// Returns the alias, which an operator reads too.
@@ -95,14 +86,17 @@ mod tests {
         };
         for (mark, alias) in [
             (
-                Mark::of(&endpoint),
+                Mark::of(&endpoint, false),
                 "leasehold 000000000000001f endpoint 4f00",
             ),
             (
-                Mark::of_port(&endpoint),
+                Mark::of(&endpoint, true),
                 "leasehold 000000000000001f endpoint 4f00 port",
             ),
-            (Mark::of(&vlan), "leasehold 000000000000001f vlan eth0 10"),
+            (
+                Mark::of(&vlan, false),
+                "leasehold 000000000000001f vlan eth0 10",
+            ),
         ] {
             assert_eq!(mark.alias(STORE), alias);
             assert_eq!(Mark::read(alias, STORE), Some(mark));

@@ -70,7 +70,7 @@ fn finish(
     made: &LinkAnswer,
 ) -> Result<(), LinkCause> {
     let failed = |doing| move |error: NetlinkError| error.at(Which::Index(made.index), doing);
-    let alias = Mark::of(&link.owner).alias(store);
+    let alias = Mark::of(&link.owner, false).alias(store);
     netlink
         .set(made.index, LinkAttribute::IfAlias(alias))
         .map_err(failed("name a link"))?;
@@ -78,7 +78,7 @@ fn finish(
         // Docker sets it up inside the container.
         LinkKind::Macvlan(_) | LinkKind::Ipvlan => Ok(()),
         LinkKind::Port => {
-            let alias = Mark::of_port(&link.owner).alias(store);
+            let alias = Mark::of(&link.owner, true).alias(store);
             netlink
                 .set(made.other, LinkAttribute::IfAlias(alias))
                 .map_err(failed("name a bridge's port"))?;
@@ -152,7 +152,7 @@ fn marked(
     store: StoreId,
     owner: &LinkOwner,
 ) -> Result<Option<u32>, LinkCause> {
-    let wanted = Mark::of(owner);
+    let wanted = Mark::of(owner, false);
     let mut own = None;
     let asked = netlink.each_link(|link| {
         own = own
@@ -193,7 +193,7 @@ fn there(netlink: &mut Netlink, name: &str) -> Result<Option<LinkAnswer>, LinkCa
 /// Returns whether a link with the name of an owner's link belongs to that owner.
 fn is_own(found: &LinkAnswer, owner: &LinkOwner, store: StoreId) -> bool {
     match (Mark::of_any(&found.alias), owner) {
-        (Some((of, mark)), _) => of == store && mark == Mark::of(owner),
+        (Some((of, mark)), _) => of == store && mark == Mark::of(owner, false),
         (None, LinkOwner::Endpoint(_)) => found.made.is_some() && !found.is_up(),
         (None, LinkOwner::Vlan { .. }) => false,
     }
