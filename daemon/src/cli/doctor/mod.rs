@@ -11,7 +11,11 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::args::DoctorArgs;
+use super::networks::site;
 use super::term::{Paint, Term};
+use crate::store::check_version;
+use checks::{directory, host, kernel, socket};
+use facts::{daemon, files, processes};
 use finding::{Finding, Level};
 
 /// All findings. `leasehold doctor --json` prints it.
@@ -24,7 +28,7 @@ struct Report {
 
 /// Checks this host, prints what is found, and returns the exit code for it.
 pub(crate) fn doctor(args: &DoctorArgs, mut out: impl Write) -> io::Result<u8> {
-    let findings = checks::all(&facts::gather(args));
+    let findings = examine(args);
     let worst = findings
         .iter()
         .map(|finding| finding.level)
@@ -40,6 +44,43 @@ pub(crate) fn doctor(args: &DoctorArgs, mut out: impl Write) -> io::Result<u8> {
         Level::Warning => 3,
         Level::Failure => 4,
     })
+}
+
+/// Returns what is found on this host, in the order in which an installer would look.
+fn examine(args: &DoctorArgs) -> Vec<Finding> {
+    let processes = processes::all();
+    let asked = daemon::socket(&args.socket);
+    let leases = asked.answer.as_ref().map_or(0, |of| of.bindings.len());
+    let daemon = asked.process.filter(|_| asked.answer.is_ok());
+    let mut incumbents = processes::incumbents(&processes);
+    incumbents.retain(|process| Some(*process) != asked.process);
+    let in_container = processes::are_of_a_container(&processes);
+    let plugins = facts::plugins::plugins(&args.cni_bin_dir);
+    let networks = facts::networks::networks(&args.cni_conf_dir);
+
+    let mut findings = kernel::kernel(&processes::kernel(&processes, daemon));
+    findings.push(host::incumbent(&incumbents, in_container));
+    findings.extend(socket::socket(&asked));
+    if asked.answer.is_ok() {
+        findings.extend(socket::troubles(&daemon::troubles(&args.socket)));
+    }
+    for (check, path) in [
+        ("state directory", &args.state_dir),
+        ("runtime directory", &args.runtime_dir),
+    ] {
+        findings.extend(directory::directory(check, &files::directory(path)));
+    }
+    let later_store = check_version(&args.state_dir).err();
+    findings.extend(later_store.as_ref().and_then(directory::later_store));
+    findings.extend(checks::plugins::plugins(&plugins, in_container));
+    findings.extend(checks::networks::networks(&networks));
+    let as_host_local = plugins.iter().any(|it| it.has_our_host_local);
+    findings.extend(checks::networks::host_local(&networks).filter(|_| as_host_local));
+    let dockers = facts::docker::docker(args, &processes);
+    findings.extend(checks::docker::docker(&dockers));
+    findings.push(host::identity(site().machine_id.is_some()));
+    findings.extend(host::neighbours(files::most_neighbours(), leases as u64));
+    findings
 }
 
 /// Returns a line for each finding, wrapped, with what to do below it.

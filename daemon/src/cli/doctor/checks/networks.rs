@@ -8,9 +8,6 @@ use crate::cli::networks::Network;
 use crate::health::judge_link;
 use crate::net::LinkState;
 
-/// The main plugins that give each container an Ethernet address of its own on the parent link.
-const OWN_ADDRESS: [&str; 1] = ["macvlan"];
-
 pub(in crate::cli::doctor) fn networks(facts: &NetworksFacts) -> Vec<Finding> {
     if let Some(error) = &facts.unread_directory {
         let found = format!("{}: {error}", facts.directory.display());
@@ -133,7 +130,7 @@ fn network(facts: &NetworkFacts) -> Vec<Finding> {
         )),
         None => {}
     }
-    if *wireless && OWN_ADDRESS.contains(&network.plugin.as_str()) {
+    if *wireless && network.plugin == "macvlan" {
         let found = format!(
             "{named}: {ifname} is wireless: an access point drops frames from any Ethernet address but {ifname}'s"
         );

@@ -2,8 +2,10 @@
 
 use leasehold_api::control::Trouble;
 
-use crate::cli::doctor::facts::{Answer, Socket, Standing};
+use crate::cli::client::ClientError;
+use crate::cli::doctor::facts::{Socket, Standing};
 use crate::cli::doctor::finding::Finding;
+use crate::log::chain;
 use crate::owner::Owner;
 
 pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
@@ -56,7 +58,7 @@ pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
         ));
     }
     findings.push(match &socket.answer {
-        Answer::Leases(bindings) => {
+        Ok(bindings) => {
             let leases = match bindings.bindings.len() {
                 1 => "1 lease".to_owned(),
                 count => format!("{count} leases"),
@@ -66,22 +68,22 @@ pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
                 format!("the daemon at {path} answers; it has {leases}"),
             )
         }
-        Answer::Nobody => Finding::failure(
+        Err(ClientError::NoDaemon(_)) => Finding::failure(
             "socket",
             format!("nobody listens at {path}"),
             "systemctl start leasehold.service; journalctl -u leasehold says why it ended",
         ),
-        Answer::Silent => Finding::failure(
+        Err(ClientError::Io { .. }) => Finding::failure(
             "socket",
             format!("the daemon at {path} accepts calls, but does not answer"),
             "systemctl restart leasehold.service: its leases stay",
         ),
-        Answer::Denied => Finding::warning(
+        Err(ClientError::Denied(_)) => Finding::warning(
             "socket",
             format!("this user may not ask the daemon at {path}"),
             "run `leasehold doctor` as root to see the rest",
         ),
-        Answer::OldDaemon => Finding::failure(
+        Err(ClientError::OldDaemon(_)) => Finding::failure(
             "socket",
             format!(
                 "{}, the daemon of the plugin that leasehold replaces, answers at {path}",
@@ -90,9 +92,9 @@ pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
             "systemctl disable --now cni-dhcp.service cni-dhcp.socket, or stop whatever else starts it; then systemctl restart \
              leasehold.socket leasehold.service: leasehold adopts its containers",
         ),
-        Answer::Other(said) => Finding::failure(
+        Err(other) => Finding::failure(
             "socket",
-            said.clone(),
+            chain(other),
             format!(
                 "{} answers there: stop it, and start a leasehold daemon of this version",
                 Owner::of(socket.process)
@@ -118,10 +120,12 @@ pub(in crate::cli::doctor) fn troubles(troubles: &[Trouble]) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::cli::doctor::finding::Level;
 
-    fn answered(answer: Answer) -> Finding {
+    fn answered(error: fn(PathBuf) -> ClientError) -> Finding {
         let standing = |mode, is_socket| {
             Some(Standing {
                 mode,
@@ -133,7 +137,7 @@ mod tests {
             path: "/run/cni/dhcp.sock".into(),
             found: standing(0o600, true),
             directory: standing(0o755, false),
-            answer,
+            answer: Err(error("/run/cni/dhcp.sock".into())),
             process: Some(std::process::id()),
         };
         let mut found = socket(&facts);
@@ -144,12 +148,12 @@ mod tests {
     /// The other faults are in `daemon/tests/daemon/doctor.rs`, made for real.
     #[test]
     fn who_answers_in_place_of_the_daemon_is_named() {
-        let old = answered(Answer::OldDaemon).found;
+        let old = answered(ClientError::OldDaemon).found;
         assert!(
             old.contains(&format!("process {} (", std::process::id()))
                 && old.contains("the plugin that leasehold replaces"),
             "{old}"
         );
-        assert_eq!(answered(Answer::Denied).level, Level::Warning);
+        assert_eq!(answered(ClientError::Denied).level, Level::Warning);
     }
 }

@@ -7,32 +7,15 @@ use std::time::Duration;
 use leasehold_api::control::{BINDINGS, STATUS, Status, Trouble};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
+use super::Socket;
 use super::files::standing;
-use super::{Answer, Socket};
-use crate::cli::client::{ClientError, get_within};
+use crate::cli::client::{get_within, read};
 
 /// How long it may take to answer. A list of ten thousand leases takes a tenth of a second.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-pub(super) fn socket(path: &Path) -> Socket {
-    let answer = match get_within(path, BINDINGS, PATIENCE) {
-        Ok(body) => match serde_json::from_slice(&body) {
-            Ok(bindings) => Answer::Leases(Box::new(bindings)),
-            Err(error) => Answer::Other(format!(
-                "what answers at {} is another version: {error}",
-                path.display()
-            )),
-        },
-        Err(ClientError::NoDaemon(_)) => Answer::Nobody,
-        Err(ClientError::Io { .. }) => Answer::Silent,
-        Err(ClientError::Denied(_)) => Answer::Denied,
-        Err(ClientError::OldDaemon(_)) => Answer::OldDaemon,
-        Err(
-            error @ (ClientError::Refused { .. }
-            | ClientError::NotHttp { .. }
-            | ClientError::Unreadable(_)),
-        ) => Answer::Other(error.to_string()),
-    };
+pub(in crate::cli::doctor) fn socket(path: &Path) -> Socket {
+    let answer = get_within(path, BINDINGS, PATIENCE).and_then(|body| read(&body));
     Socket {
         path: path.to_owned(),
         found: standing(path),
@@ -50,7 +33,7 @@ fn peer(path: &Path) -> Option<u32> {
 }
 
 /// Returns what the daemon says is wrong. While it waits for its store it takes longer to answer than for its leases.
-pub(super) fn troubles(socket: &Path) -> Vec<Trouble> {
+pub(in crate::cli::doctor) fn troubles(socket: &Path) -> Vec<Trouble> {
     let answer = get_within(socket, STATUS, 5 * PATIENCE).ok();
     let status = answer.and_then(|body| serde_json::from_slice::<Status>(&body).ok());
     status.map(|status| status.troubles).unwrap_or_default()

@@ -19,7 +19,7 @@ const CONFIGURATION: &str = "/etc/docker/daemon.json";
 /// dockerd's own default.
 const EXEC_ROOT: &str = "/var/run/docker";
 
-pub(super) fn docker(args: &DoctorArgs, processes: &[Process]) -> Docker {
+pub(in crate::cli::doctor) fn docker(args: &DoctorArgs, processes: &[Process]) -> Docker {
     let directory = args
         .docker_plugin_dir
         .clone()

@@ -18,7 +18,7 @@ pub(super) fn standing(path: &Path) -> Option<Standing> {
     })
 }
 
-pub(super) fn directory(path: &Path) -> Directory {
+pub(in crate::cli::doctor) fn directory(path: &Path) -> Directory {
     Directory {
         path: path.to_owned(),
         found: standing(path),
@@ -44,7 +44,7 @@ fn room(path: &Path) -> Option<Room> {
 }
 
 /// Returns how many neighbours the kernel keeps for all namespaces together.
-pub(super) fn most_neighbours() -> Option<u64> {
+pub(in crate::cli::doctor) fn most_neighbours() -> Option<u64> {
     fs::read_to_string("/proc/sys/net/ipv4/neigh/default/gc_thresh3")
         .ok()?
         .trim()

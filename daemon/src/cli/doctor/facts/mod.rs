@@ -2,48 +2,22 @@
 //!
 //! Whatever may hang has a time limit.
 
-mod daemon;
-mod docker;
-mod files;
-mod networks;
-mod plugins;
-mod processes;
+pub(super) mod daemon;
+pub(super) mod docker;
+pub(super) mod files;
+pub(super) mod networks;
+pub(super) mod plugins;
+pub(super) mod processes;
 
 use std::path::PathBuf;
 
-use leasehold_api::control::{Bindings, Trouble};
+use leasehold_api::control::Bindings;
 use leasehold_core::silence::Firewall;
 use leasehold_host_local::Usage;
 
-use crate::cli::args::DoctorArgs;
-use crate::cli::networks::{Network, site};
+use crate::cli::client::ClientError;
+use crate::cli::networks::Network;
 use crate::net::LinkState;
-use crate::store::{StoreError, check_version};
-
-/// Everything that is examined.
-#[derive(Debug)]
-pub(super) struct Facts {
-    pub(super) kernel: Kernel,
-    pub(super) socket: Socket,
-    /// What the daemon says is wrong, if it answers.
-    pub(super) troubles: Vec<Trouble>,
-    pub(super) state: Directory,
-    pub(super) runtime: Directory,
-    /// Why this release cannot read the store: a later one wrote it, or something else that another fact tells.
-    pub(super) later_store: Option<StoreError>,
-    pub(super) plugins: Vec<PluginDirectory>,
-    pub(super) networks: NetworksFacts,
-    /// The processes of the replaced plugin's daemons, without one that answers at our socket.
-    pub(super) incumbents: Vec<u32>,
-    /// Whether this is the daemon's own container, from which the host's processes cannot be seen.
-    pub(super) in_container: bool,
-    pub(super) docker: Docker,
-    pub(super) has_machine_id: bool,
-    /// How many neighbours the kernel keeps at most.
-    pub(super) most_neighbours: Option<u64>,
-    /// How many leases the daemon has, if it answers.
-    pub(super) leases: u64,
-}
 
 /// The kernel, and what the daemon may do with it.
 #[derive(Debug)]
@@ -81,26 +55,10 @@ pub(super) struct Socket {
     pub(super) path: PathBuf,
     pub(super) found: Option<Standing>,
     pub(super) directory: Option<Standing>,
-    pub(super) answer: Answer,
+    /// The daemon's leases, or why there is no answer.
+    pub(super) answer: Result<Bindings, ClientError>,
     /// The process behind it, as far as it can be seen from here.
     pub(super) process: Option<u32>,
-}
-
-/// Who answers there.
-#[derive(Debug)]
-pub(super) enum Answer {
-    /// The daemon, with its leases.
-    Leases(Box<Bindings>),
-    /// Nobody listens.
-    Nobody,
-    /// Somebody listens but does not answer.
-    Silent,
-    /// This user may not ask.
-    Denied,
-    /// The replaced plugin's daemon.
-    OldDaemon,
-    /// Something else.
-    Other(String),
 }
 
 /// One of the daemon's directories.
@@ -193,40 +151,4 @@ pub(super) enum Listener {
     Answers,
     Nobody,
     Silent,
-}
-
-/// Looks at the host.
-pub(super) fn gather(args: &DoctorArgs) -> Facts {
-    let processes = processes::all();
-    let socket = daemon::socket(&args.socket);
-    let (leases, troubles) = match &socket.answer {
-        Answer::Leases(bindings) => (
-            bindings.bindings.len() as u64,
-            daemon::troubles(&args.socket),
-        ),
-        Answer::Nobody | Answer::Silent | Answer::Denied | Answer::OldDaemon | Answer::Other(_) => {
-            (0, Vec::new())
-        }
-    };
-    let daemon = socket
-        .process
-        .filter(|_| matches!(socket.answer, Answer::Leases(_)));
-    let mut incumbents = processes::incumbents(&processes);
-    incumbents.retain(|process| Some(*process) != socket.process);
-    Facts {
-        kernel: processes::kernel(&processes, daemon),
-        state: files::directory(&args.state_dir),
-        runtime: files::directory(&args.runtime_dir),
-        later_store: check_version(&args.state_dir).err(),
-        plugins: plugins::plugins(&args.cni_bin_dir),
-        networks: networks::networks(&args.cni_conf_dir),
-        incumbents,
-        in_container: processes::are_of_a_container(&processes),
-        docker: docker::docker(args, &processes),
-        has_machine_id: site().machine_id.is_some(),
-        most_neighbours: files::most_neighbours(),
-        leases,
-        troubles,
-        socket,
-    }
 }

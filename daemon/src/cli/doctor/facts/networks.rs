@@ -9,7 +9,7 @@ use super::{LocalFacts, NetworkFacts, NetworksFacts};
 use crate::cli::networks::{LocalNetwork, Network, networks as read, site};
 use crate::net::{self, LinkState};
 
-pub(super) fn networks(directory: &Path) -> NetworksFacts {
+pub(in crate::cli::doctor) fn networks(directory: &Path) -> NetworksFacts {
     let none = NetworksFacts {
         directory: directory.to_owned(),
         ..NetworksFacts::default()

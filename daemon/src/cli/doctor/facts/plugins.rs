@@ -8,7 +8,7 @@ use super::{Plugin, PluginDirectory};
 use crate::cli::install::{OfTheHost, shim_version};
 
 /// Looks into these directories, or, if none are named, into those that the host's runtimes use.
-pub(super) fn plugins(named: &[PathBuf]) -> Vec<PluginDirectory> {
+pub(in crate::cli::doctor) fn plugins(named: &[PathBuf]) -> Vec<PluginDirectory> {
     let mut directories = match named {
         [] => OfTheHost::look().directories,
         named => named.to_owned(),

@@ -7,7 +7,7 @@ use super::Kernel;
 
 /// A process and its arguments.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(in crate::cli::doctor) struct Process {
     id: u32,
     args: Vec<String>,
 }
@@ -23,7 +23,7 @@ impl Process {
 }
 
 /// Returns the processes that this one sees, in order.
-pub(super) fn all() -> Vec<Process> {
+pub(in crate::cli::doctor) fn all() -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut all: Vec<_> = ids.filter_map(process).collect();
@@ -41,7 +41,7 @@ fn process(id: u32) -> Option<Process> {
 }
 
 /// `answers` is the process that answers at our daemon's socket. It may be systemd's, which made the socket.
-pub(super) fn kernel(processes: &[Process], answers: Option<u32>) -> Kernel {
+pub(in crate::cli::doctor) fn kernel(processes: &[Process], answers: Option<u32>) -> Kernel {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")
         .unwrap_or_default()
         .trim()
@@ -66,7 +66,7 @@ pub(super) fn kernel(processes: &[Process], answers: Option<u32>) -> Kernel {
 }
 
 /// Returns the processes of the replaced plugin's daemons. Ours is named `leasehold` even if it was started as `dhcp daemon`.
-pub(super) fn incumbents(processes: &[Process]) -> Vec<u32> {
+pub(in crate::cli::doctor) fn incumbents(processes: &[Process]) -> Vec<u32> {
     processes
         .iter()
         .filter(|process| process.is_daemon("dhcp"))
@@ -75,7 +75,7 @@ pub(super) fn incumbents(processes: &[Process]) -> Vec<u32> {
 }
 
 /// Returns whether these are the processes of a container whose first is the daemon.
-pub(super) fn are_of_a_container(processes: &[Process]) -> bool {
+pub(in crate::cli::doctor) fn are_of_a_container(processes: &[Process]) -> bool {
     let first = processes.first();
     first.is_some_and(|process| process.id == 1 && process.is_daemon("leasehold"))
 }
