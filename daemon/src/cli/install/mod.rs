@@ -156,7 +156,9 @@ pub(crate) fn uninstall(args: &UninstallArgs, out: &mut dyn Write) -> anyhow::Re
     let plugins = directories(&args.cni_bin_dir, true, out)?
         .into_iter()
         .flat_map(|directory| [DHCP, HOST_LOCAL].map(|name| plugin(directory.join(name), &[])));
-    let units = args.systemd.then(|| units::places(&units::Program::none()));
+    let units = args
+        .systemd
+        .then(|| units::places(&units::Program::default()));
     let places: Vec<_> = plugins.chain(units.into_iter().flatten()).collect();
     for place in places {
         if let Found::Same(_) | Found::Ours(_) = place.look()? {
@@ -183,8 +185,13 @@ fn plugin(path: PathBuf, contents: &[u8]) -> Place {
 /// Returns the version of the shim whose program file this is; `None` for any other file.
 pub(crate) fn shim_version(file: &[u8]) -> Option<String> {
     // The daemon's own program has the mark too, without a version.
-    memchr_all(file, SHIM_MARK.as_bytes()).find_map(|at| {
-        let line = file[at + SHIM_MARK.len()..]
+    let mark = SHIM_MARK.as_bytes();
+    let mut windows = file.windows(mark.len()).enumerate();
+    windows.find_map(|(at, window)| {
+        if window != mark {
+            return None;
+        }
+        let line = file[at + mark.len()..]
             .iter()
             .take(32)
             .take_while(|byte| **byte != b'\n');
@@ -193,14 +200,6 @@ pub(crate) fn shim_version(file: &[u8]) -> Option<String> {
             && version.chars().all(|c| c.is_ascii_graphic());
         is_version.then_some(version)
     })
-}
-
-/// Returns the places where `word` occurs in `file`.
-fn memchr_all<'a>(file: &'a [u8], word: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
-    file.windows(word.len())
-        .enumerate()
-        .filter(move |(_, window)| *window == word)
-        .map(|(at, _)| at)
 }
 
 /// Returns the contents of the shim that came with this program.

@@ -45,20 +45,11 @@ const PACKAGED: &str = "/usr/lib/systemd/system";
 const OF_A_PACKAGE: &str = "/usr/bin/leasehold";
 const PROGRAM: &str = "/usr/local/bin/leasehold";
 
-/// The daemon's program file.
+/// The daemon's program file; empty if it is only to be removed.
+#[derive(Default)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
     pub(super) contents: Vec<u8>,
-}
-
-impl Program {
-    /// Returns a stand-in for a program that is only to be removed.
-    pub(super) fn none() -> Self {
-        Self {
-            path: PathBuf::new(),
-            contents: Vec::new(),
-        }
-    }
 }
 
 /// Returns where the program and its units go. The units come last, so that what they start is already there.
