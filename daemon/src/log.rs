@@ -93,7 +93,7 @@ pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(Flush, Filter), L
             .map(ToString::to_string)
             .unwrap_or_default();
         let said = panic.payload_as_str().unwrap_or("panic without a message");
-        tracing::error!(at, thread = std::thread::current().name(), backtrace = %backtrace(), "panic: {said}");
+        tracing::error!(at, thread = std::thread::current().name(), "panic: {said}");
     }));
     if let Some(error) = refused {
         tracing::warn!("{error}: {DEFAULT} is used");
@@ -132,15 +132,6 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(": ")
-}
-
-/// Empty unless RUST_BACKTRACE asks for it.
-fn backtrace() -> String {
-    let backtrace = std::backtrace::Backtrace::capture();
-    match backtrace.status() {
-        std::backtrace::BacktraceStatus::Captured => backtrace.to_string(),
-        _ => String::new(),
-    }
 }
 
 #[cfg(test)]
