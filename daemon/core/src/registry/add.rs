@@ -29,15 +29,10 @@ pub(super) struct Spare {
 
 impl Registry {
     /// Begins the ADD whose turn it is.
-    pub(super) fn begin_add(
-        &mut self,
-        request: RequestId,
-        mut add: Box<Add>,
-        began: Instant,
-        ran_with: Option<Ipv4Net>,
-    ) {
+    pub(super) fn begin_add(&mut self, request: RequestId, mut add: Box<Add>, began: Instant) {
         self.settle_client_id(&mut add, false);
         let attachment = add.attachment.clone();
+        let ran_with = self.forget_adoption(&attachment);
         let permits = &self.turns.permits;
         let admission = Admission::begin(&mut self.tables, permits, request, add, began, ran_with);
         self.begin(&attachment, Operation::Adding(Box::new(admission)));

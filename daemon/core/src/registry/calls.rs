@@ -106,12 +106,11 @@ impl Registry {
 
     /// Handles an ADD.
     pub(super) fn add(&mut self, id: RequestId, mut add: Box<Add>) {
-        let ran_with = self.forget_adoption(&add.attachment);
         let timeout = self.time_for(&add);
         (add.hurried, add.timeout) = (add.timeout - timeout, timeout);
         let attachment = add.attachment.clone();
         let limit = add.timeout;
-        self.queue(&attachment, id, Asked::Add(add, ran_with), limit);
+        self.queue(&attachment, id, Asked::Add(add), limit);
     }
 
     /// Asks for a lease. Returns the ADD, whose answer is a [`Notice`].
@@ -170,7 +169,7 @@ impl Registry {
             return false;
         };
         match asked {
-            Asked::Add(add, ran_with) => self.begin_add(id, add, since, ran_with),
+            Asked::Add(add) => self.begin_add(id, add, since),
             Asked::Del => self.begin_delete(attachment, id),
             Asked::Check(expected) => {
                 match Check::begin(&mut self.tables, attachment, id, expected) {

@@ -122,7 +122,7 @@ pub(crate) fn limit(core: &mut Registry, network: &str, limits: &Limits) {
             .waiting
             .iter_mut()
             .filter_map(|waiting| match &mut waiting.asked {
-                Asked::Add(add, _) => Some(add),
+                Asked::Add(add) => Some(add),
                 Asked::Del | Asked::Check(_) => None,
             });
         let under_way = match &mut slot.operation {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 
 use super::admission::Admission;
 use super::operation::Operation;
@@ -35,8 +35,8 @@ pub(super) struct Waiting {
 /// What is asked of an attachment.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// An ADD, with the address of a running container whose adoption it ended.
-    Add(Box<Add>, Option<Ipv4Net>),
+    /// An ADD.
+    Add(Box<Add>),
     /// A DEL.
     Del,
     /// A CHECK, with the addresses that the caller expects.

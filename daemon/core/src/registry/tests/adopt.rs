@@ -61,6 +61,20 @@ fn an_adoption_waits_for_the_server_that_knows_it() {
 }
 
 #[test]
+fn an_add_that_waits_in_vain_leaves_the_adoption() {
+    let mut rig = running(|rig| rig.server = Server::Silent);
+    let mut call = rig.call("a", 1, "a");
+    call.timeout = Duration::from_secs(5);
+    let add = rig.request(Call::Add(call));
+    rig.run_until(1040.0);
+    let failed = matches!(rig.answers[&add], Answer::Failed(Failure::TimedOut(..)));
+    assert!(failed);
+    rig.server = Server::Up;
+    rig.run_until(1700.0);
+    assert_eq!((rig.state("a"), rig.not_adopted().len()), ("BOUND", 0));
+}
+
+#[test]
 fn an_adoption_ends_once_its_container_is_surely_gone() {
     let mut rig = running(|rig| _ = rig.live.remove(&1));
     assert_eq!(
