@@ -42,22 +42,3 @@ pub fn build() -> Result<(), Error> {
         }),
     }
 }
-
-/// Returns where tests/run leaves a program that uses the system's libraries. Those of [`binary`] are static, so nothing can be
-/// put between them and the kernel.
-///
-/// # Errors
-/// As [`binary`].
-pub(crate) fn dynamic_binary(name: &str) -> Result<PathBuf, Error> {
-    let built = binary(name)?;
-    // target/TRIPLE/debug/name, and target/dynamic/TRIPLE/debug/name.
-    let target = built.ancestors().nth(3).unwrap_or(Path::new("/"));
-    let dynamic = target
-        .join("dynamic")
-        .join(built.strip_prefix(target).unwrap_or(&built));
-    if dynamic.is_file() {
-        Ok(dynamic)
-    } else {
-        Err(Error::NotBuilt(dynamic))
-    }
-}

@@ -15,7 +15,6 @@ use nix::unistd::mkfifo;
 use serde_json::Value;
 
 use crate::binaries::binary;
-use crate::clock;
 use crate::error::{Doing, Error};
 use crate::netns::Netns;
 use crate::process::{DEADLINE, Log, Process};
@@ -101,20 +100,6 @@ impl Home {
         self.dir.join("log")
     }
 
-    /// Gives its daemons a wall clock of their own, which shows the system's time. Needs [`crate::Need::OwnClock`].
-    pub fn with_own_clock(&self, netns: &Netns) -> Result<(), Error> {
-        clock::make(netns, &self.clock())
-    }
-
-    /// Sets that clock this many seconds ahead of the system's.
-    pub fn set_clock(&self, ahead: i64) -> Result<(), Error> {
-        clock::set(&self.clock(), ahead)
-    }
-
-    fn clock(&self) -> PathBuf {
-        self.dir.join("clock")
-    }
-
     /// Makes its daemons see another boot, with nothing in the directory that stands for `/run`.
     pub fn boot_again(&self, netns: &Netns) -> Result<(), Error> {
         let (file, number) = (self.dir.join("boot_id"), netns.sandbox().number());
@@ -191,10 +176,8 @@ impl Daemon {
     pub fn start_with(netns: &Netns, home: &Home, sight: &Sight) -> Result<Self, Error> {
         let notify = home.dir.join("notify");
         let ready = listen(&notify)?;
-        let own_clock = Some(home.clock()).filter(|clock| clock.exists());
-        let mut command = match (own_clock, sight) {
-            (Some(clock), _) => clock::command("leasehold", &clock)?,
-            (None, Sight::Hidden) => {
+        let mut command = match sight {
+            Sight::Hidden => {
                 let mut command = Command::new("unshare");
                 let hidden = "mount -t tmpfs none /run/netns && exec \"$0\" \"$@\"";
                 command
@@ -202,7 +185,7 @@ impl Daemon {
                     .arg(binary("leasehold")?);
                 command
             }
-            (None, Sight::Whole | Sight::Under(_)) => Command::new(binary("leasehold")?),
+            Sight::Whole | Sight::Under(_) => Command::new(binary("leasehold")?),
         };
         command
             .arg("daemon")

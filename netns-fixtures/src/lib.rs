@@ -11,7 +11,6 @@ mod binaries;
 mod browser;
 mod capture;
 mod cgroup;
-mod clock;
 mod container;
 mod daemon;
 mod debian;

@@ -6,7 +6,6 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::binaries::dynamic_binary;
 use crate::error::Error;
 use crate::sandbox::Sandbox;
 
@@ -24,8 +23,6 @@ pub enum Need {
     Installed(&'static str),
     /// The machine's root, not that of a user namespace.
     RealRoot,
-    /// Whatever it takes to give a daemon its own wall clock: see [`crate::Home::with_own_clock`].
-    OwnClock,
 }
 
 impl Need {
@@ -42,7 +39,6 @@ impl Need {
                     .is_ok_and(|output| output.status.success())
             }
             Self::RealRoot => is_real_root(),
-            Self::OwnClock => Self::Program("cc").is_met() && dynamic_binary("leasehold").is_ok(),
         }
     }
 
@@ -65,9 +61,6 @@ impl fmt::Display for Need {
             Self::File(path) => f.write_str(path),
             Self::Installed(script) => write!(f, "what {script} installs"),
             Self::RealRoot => f.write_str("root outside any user namespace"),
-            Self::OwnClock => {
-                f.write_str("a C compiler and a daemon that is not static (tests/run builds it)")
-            }
         }
     }
 }

@@ -4,7 +4,6 @@
 
 mod adopt;
 mod change;
-mod clock;
 mod conflict;
 mod crash;
 mod demo;
