@@ -1,9 +1,7 @@
 //! Taking over: our daemon comes to a host whose running containers got their addresses from the incumbent.
 
-use std::fs;
-
 use netns_fixtures::model::{Kind, code};
-use netns_fixtures::server::{Dnsmasq, Grants, Program};
+use netns_fixtures::server::{Dnsmasq, Program};
 use netns_fixtures::{
     CallError, Capture, Container, DEADLINE, Dhcp, Incumbent, Lab, Lan, Member, Need,
     result_addresses, sandbox,
@@ -58,49 +56,6 @@ fn the_next_daemon_adopts_addresses_of_running_containers() -> Result<(), CallEr
     lab.detach(&second)?;
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()?;
-    Ok(())
-}
-
-#[test]
-fn what_is_not_as_the_cache_says_is_not_adopted() -> Result<(), CallError> {
-    let mut lab = Lab::without_daemon(&sandbox!(&needs()))?;
-    let server = Dnsmasq::start(&lab.lan, Grants::default())?;
-    let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
-    let stays = attach(&lab, &incumbent, "stays")?;
-    let ended = attach(&lab, &incumbent, "ended")?;
-    let changed = attach(&lab, &incumbent, "changed")?;
-    incumbent.stop()?;
-    drop(ended);
-    changed.container.netns.delete_link("eth0")?;
-    fs::write(
-        lab.home().cni_cache().join("lan-torn-eth0"),
-        "{\"kind\": \"cniCacheV1\", ",
-    )
-    .expect("the cache is there");
-
-    lab.start_daemon()?;
-    lab.wait_for_line("not adopted attachment=lan/changed/eth0")?;
-    lab.wait_for_line("not adopted attachment=lan/ended/eth0")?;
-    lab.daemon().wait_for_event("lan/stays/eth0 adopted ")?;
-    witness::holds_bound(&lab, [&stays])?;
-    let listed = lab.daemon().operator(&["list"])?;
-    for reason in [
-        "no interface eth0",
-        "no network namespace at /run/netns/ended",
-    ] {
-        assert!(listed.contains(reason), "no {reason} in:\n{listed}");
-    }
-    lab.check(&stays)?;
-    lab.check(&changed).expect_err("it holds nothing");
-    // Its runtime does not know, and ends it later.
-    lab.detach(&changed)?;
-    lab.detach(&stays)?;
-    server.wait_for("the release", DEADLINE, |leases| {
-        leases
-            .iter()
-            .all(|lease| lease.address != stays.address)
-            .then_some(())
-    })?;
     Ok(())
 }
 

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use netns_fixtures::model::Config;
 use netns_fixtures::server::ModelServer;
 use netns_fixtures::{
-    CallError, DEADLINE, Error, Lab, Lan, Need, Netns, Process, assert_says, binary, sandbox,
-    until_found,
+    CallError, DEADLINE, Error, Lab, Lan, Netns, Process, assert_says, binary, sandbox, until_found,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -220,95 +219,6 @@ pub(crate) fn prometheus(host: &Netns, question: &str) -> Value {
         "localhost",
     );
     serde_json::from_str::<Value>(&body).unwrap_or_default()["data"].take()
-}
-
-#[test]
-fn prometheus_scrapes_it_and_raises_the_alerts() -> Result<(), CallError> {
-    let sandbox = sandbox!(&[Need::Program("prometheus")]);
-    let mut lab = Lab::with_read_socket(&sandbox)?;
-    let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET).lasting(12))?;
-    let _exporter = start_exporter(&lab)?;
-    let (host, dir) = (lab.lan.host.clone(), sandbox.dir("prometheus")?);
-    let _prometheus = start_prometheus(&host, &dir, Path::new(ALERTS))?;
-
-    let member = lab.attach("c1")?;
-    let value = |query: &str| {
-        prometheus(&host, &format!("query?query={query}"))["result"][0]["value"][1].clone()
-    };
-    let scraped = |query: &str, expected: &str| {
-        until_found(query, DEADLINE, || {
-            Ok((value(query) == expected).then_some(()))
-        })
-        .map(drop)
-    };
-    scraped("leasehold_up", "1")?;
-    scraped("leasehold_leases", "1")?;
-    let target = &prometheus(&host, "targets")["activeTargets"][0];
-    let found = (&target["health"], &target["lastError"]);
-    assert_eq!(found, (&json!("up"), &json!("")));
-    let groups = prometheus(&host, "rules")["groups"].take();
-    let rules: Vec<_> = groups
-        .as_array()
-        .into_iter()
-        .flatten()
-        .flat_map(|group| group["rules"].as_array())
-        .flatten()
-        .collect();
-    assert!(
-        rules.len() > 10 && rules.iter().all(|rule| rule["health"] == "ok"),
-        "{rules:?}"
-    );
-    let shown = dashboard()
-        .into_iter()
-        .filter(|(title, _)| !ABSENT.contains(&title.as_str()));
-    for (title, expression) in shown {
-        let shows = || {
-            !prometheus(&host, &format!("query?query={}", encoded(&expression)))["result"][0]
-                .is_null()
-        };
-        until_found(&format!("{title}: {expression}"), DEADLINE, || {
-            Ok(shows().then_some(()))
-        })?;
-    }
-    lab.detach(&member)?;
-    lab.kill9()?;
-    scraped("leasehold_up", "0")?;
-    scraped(
-        &encoded("ALERTS{alertname=\"LeaseholdDown\",alertstate=\"pending\"}"),
-        "1",
-    )?;
-    Ok(())
-}
-
-/// Panels that show nothing when all is well.
-const ABSENT: [&str; 4] = [
-    "The first lease to end",
-    "Refused packets",
-    "Local ranges",
-    "Calls that failed",
-];
-
-/// Returns the expressions of the shipped dashboard, each with its panel's title.
-fn dashboard() -> Vec<(String, String)> {
-    let text = include_str!("../../daemon/dist/prometheus/dashboard.json");
-    let dashboard: Value = serde_json::from_str(text).expect("JSON");
-    let panels = dashboard["panels"].as_array().expect("panels");
-    let targets = panels.iter().flat_map(|panel| {
-        let title = panel["title"].as_str().expect("a title");
-        panel["targets"]
-            .as_array()
-            .expect("targets")
-            .iter()
-            .map(move |target| (title, &target["expr"]))
-    });
-    let filled = |expression: &str| {
-        expression
-            .replace("$__rate_interval", "30s")
-            .replace("$instance", ".*")
-    };
-    targets
-        .map(|(title, expression)| (title.to_owned(), filled(expression.as_str().expect("text"))))
-        .collect()
 }
 
 /// Returns a text encoded for a query.

@@ -349,49 +349,6 @@ fn every_surface_names_a_store_that_cannot_be_written() -> Result<(), CallError>
 }
 
 #[test]
-fn what_is_only_counted_raises_its_alert() -> Result<(), CallError> {
-    let mut lab = Lab::without_daemon(&sandbox!(&[Need::Program("prometheus")]))?;
-    lab.home().with_read_socket()?;
-    let server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
-    lab.start_daemon()?;
-    let scene = Scene::new(lab)?;
-    scene.until("leasehold_events_total{kind=\"orphan_found\"} == 0")?;
-    let web = scene.lab.attach("web")?;
-    let killed: Vec<_> = (0..9)
-        .map(|n| scene.lab.attach(&format!("killed{n}")))
-        .collect::<Result<_, _>>()?;
-    let flush = ["address", "flush", "dev", "eth0"];
-    web.container.netns.run_command("ip", &flush, "")?;
-    let last = server.leases().into_keys().max().expect("there are some");
-    // Without a DEL.
-    drop(killed);
-    scene.fires("AddressesRemoved")?;
-    scene.fires("Orphans")?;
-
-    // Somebody has the next addresses. Three are enough to fail an ADD.
-    let neighbour = scene.lab.lan.machine("neighbour", [10, 7, 0, 9].into())?;
-    for next in last.to_bits() + 1..=last.to_bits() + 3 {
-        neighbour.add_address(Lan::IFNAME, Lan::on_lan(next.into()))?;
-    }
-    let _squatted = scene.lab.attach("squatted");
-    scene.fires("Conflicts")?;
-
-    server.with(|server| server.config_mut().offer_delay = Duration::from_secs(6));
-    let (attach, names) = (|name: String| scene.lab.attach(&name), 0..20);
-    let slow: Result<Vec<_>, _> = thread::scope(|s| {
-        let adds: Vec<_> = names
-            .map(|n| s.spawn(move || attach(format!("slow{n}"))))
-            .collect();
-        adds.into_iter()
-            .map(|add| add.join().expect("no thread panics"))
-            .collect()
-    });
-    let _slow = slow?;
-    scene.fires("AddsSlow")?;
-    Ok(())
-}
-
-#[test]
 fn a_host_that_is_too_slow_raises_alerts() -> Result<(), CallError> {
     let sandbox = sandbox!(&["prometheus", "ip"].map(Need::Program));
     let lab = Lab::with_read_socket(&sandbox)?;
