@@ -1,7 +1,6 @@
-//! The exporter's page in a browser: it follows events, and everybody can use it. `LEASEHOLD_PICTURES=DIR` keeps pictures.
+//! The exporter's page in a browser: it follows events, and everybody can use it.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use netns_fixtures::model::Config;
 use netns_fixtures::server::ModelServer;
@@ -197,7 +196,6 @@ fn the_page_is_accessible_and_fast_with_a_thousand_leases() -> Result<(), CallEr
     browser.wait_for(&rows(1))?;
     let axe = std::fs::read_to_string(AXE).expect("it was looked for");
     browser.evaluate(&format!("{axe};null"))?;
-    let pictures = std::env::var_os("LEASEHOLD_PICTURES").map(PathBuf::from);
     for count in [1, 50, 1000] {
         if count > 1 {
             browser.evaluate(&format!("{MANY}({count})"))?;
@@ -206,12 +204,6 @@ fn the_page_is_accessible_and_fast_with_a_thousand_leases() -> Result<(), CallEr
         for dark in [false, true] {
             browser.prefer_dark(dark)?;
             assert_eq!(broken(browser)?, json!([]), "{count} leases, dark: {dark}");
-            if let Some(dir) = &pictures {
-                browser.picture(&dir.join(format!(
-                    "{count}-{}.png",
-                    if dark { "dark" } else { "light" }
-                )))?;
-            }
         }
     }
     // A second changes only what is visible.

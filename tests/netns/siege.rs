@@ -1,7 +1,5 @@
 //! Everything that a host can do to a daemon, at once: nobody reads its log, its disk fills up, its socket's file disappears, a
 //! thousand callers hold their connections, and it is killed. Meanwhile containers come and go. None of a hundred leases is lost.
-//!
-//! `SIEGE=600` makes it last ten minutes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -28,7 +26,7 @@ const HELD: usize = 100;
 const PASSING: usize = 4;
 /// Callers that send half of their request and hold the connection.
 const CALLERS: usize = 1000;
-/// How long it lasts without `SIEGE`.
+/// How long it lasts.
 const LASTS: Duration = Duration::from_secs(45);
 /// Half the longest time for which the disk is full. A daemon cannot know what its predecessor could not write: both times are
 /// shorter than the ten seconds that remain of a lease at T1.
@@ -74,11 +72,7 @@ fn a_hundred_leases_outlive_a_siege() -> Result<(), CallError> {
 
 /// Does one thing after the other to the daemon, with pauses that the server's file measures.
 fn besiege(lab: &mut Lab, server: &Kea, members: &BTreeSet<String>) -> Result<(), CallError> {
-    let lasts = std::env::var("SIEGE")
-        .ok()
-        .and_then(|seconds| seconds.parse().ok())
-        .map(Duration::from_secs);
-    let until = Instant::now() + lasts.unwrap_or(LASTS);
+    let until = Instant::now() + LASTS;
     let mut rng = Rng::with_seed(10);
     let renewals = |history: &[Lease]| {
         history
