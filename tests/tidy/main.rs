@@ -98,44 +98,6 @@ fn the_core_touches_nothing() {
     }
 }
 
-/// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: &str = "
-core: docker registry outbox counts effect trouble identity time
-docker: docker registry outbox job backoff profile tenure grant source effect limits silence record network pool identity link wire time
-registry: registry binding interface outbox job timers backoff conflict profile grant source wire counts effect limits event record pool lan trouble identity link time range
-binding: binding interface outbox backoff plan conflict question lan profile grant source wire counts effect limits silence event record identity link time range
-interface: interface plan backoff grant effect identity link record wire time
-outbox: outbox source wire counts effect event record lan identity link time range
-plan: grant link
-profile: source grant
-grant:
-tenure: grant time
-failure: source wire silence identity limits link network pool range
-effect: failure limits profile tenure grant source wire silence record network pool identity link time range
-event: identity time
-silence: identity
-record: profile grant source event identity link time range
-source: source question backoff tenure grant lan wire identity time
-lan: trouble wire identity time
-trouble: identity time
-conflict: conflict wire identity time
-range: identity time
-link: link wire identity
-identity: wire
-wire: wire
-counts: source event
-limits:
-timers: effect time
-job: effect
-pool: limits profile identity time
-network: wire identity link time
-time:
-question: wire time
-backoff:
-names:
-patience:
-";
-
 /// Cargo builds the daemon with the features that any dependency asks for, but not with those of tests.
 #[test]
 fn only_tests_can_cut_out_a_rule() {
@@ -146,45 +108,6 @@ fn only_tests_can_cut_out_a_rule() {
             !of_product.contains("\"testbed\""),
             "{manifest} builds the core with its testbed"
         );
-    }
-}
-
-#[test]
-fn modules_of_the_core_import_one_way() {
-    for (layer, allowed) in LAYERS
-        .trim()
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-    {
-        let own = [
-            format!("daemon/core/src/{layer}.rs"),
-            format!("daemon/core/src/{layer}/"),
-        ];
-        let files: Vec<_> = tracked()
-            .into_iter()
-            .filter(|file| file == &own[0] || file.starts_with(&own[1]))
-            .collect();
-        assert!(!files.is_empty(), "no file of layer {layer}");
-        for file in files
-            .iter()
-            .filter(|file| file.ends_with(".rs") && !file.contains("/tests"))
-        {
-            for imported in read(file).match_indices("crate::").map(|(at, _)| at) {
-                let text = read(file);
-                let name: String = text[imported + 7..]
-                    .chars()
-                    .take_while(|c| c.is_alphanumeric() || *c == '_')
-                    .collect();
-                // Any layer may have names and a rule, and wait for others.
-                assert!(
-                    allowed
-                        .split(' ')
-                        .chain(["names", "patience", "rules"])
-                        .any(|other| other == name),
-                    "{file}: {layer} must not import {name}"
-                );
-            }
-        }
     }
 }
 
@@ -234,27 +157,6 @@ fn a_binding_has_one_impl_and_one_dispatch_over_its_lives() {
             !text.contains("self.life"),
             "{file} asks which life it is in"
         );
-    }
-}
-
-/// A state is compared as a variant. Its name is text for people.
-#[test]
-fn no_state_is_compared_as_text() {
-    let names = "INIT SELECTING REQUESTING INIT-REBOOT REBOOTING BOUND RENEWING REBINDING";
-    let is_code = |file: &str| {
-        file.starts_with("daemon/core/src/") && file.ends_with(".rs") && !file.contains("/tests")
-    };
-    for file in tracked()
-        .iter()
-        .filter(|file| is_code(file) && !file.ends_with("dhcp4/state.rs"))
-    {
-        let text = read(file);
-        for name in names.split(' ') {
-            assert!(
-                !text.contains(&format!("\"{name}\"")),
-                "{file} names the state {name}"
-            );
-        }
     }
 }
 
