@@ -1,6 +1,5 @@
 //! What a server gives out, and how it behaves.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -60,8 +59,6 @@ pub struct Config {
     pub extra: Vec<(u8, Vec<u8>)>,
     /// How it knows its clients.
     pub knows: Knows,
-    /// Addresses each kept for one client. They may lie outside the pool.
-    pub reservations: BTreeMap<ClientKey, Ipv4Addr>,
     /// Whether it is authoritative for the wire: it refuses whatever it does not know to be right.
     pub authoritative: bool,
     /// How long it waits before an OFFER (dnsmasq pings the address for 3 s).
@@ -113,7 +110,6 @@ impl Config {
             routes: Vec::new(),
             extra: Vec::new(),
             knows: Knows::ClientId,
-            reservations: BTreeMap::new(),
             authoritative: true,
             offer_delay: Duration::ZERO,
             extend_delay: Duration::ZERO,

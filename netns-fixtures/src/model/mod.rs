@@ -3,7 +3,7 @@
 //! Sans-IO, with a codec of its own: it reads our client's bytes independently, and shares no code with the client. Time is an
 //! argument, counted from any fixed moment.
 //!
-//! * [`Server`] answers payloads as servers in the field do: reservations, offers, leases, NAKs, RELEASEs that must come from
+//! * [`Server`] answers payloads as servers in the field do: offers, leases, NAKs, RELEASEs that must come from
 //!   the leased address, declined addresses, restarts with and without its database.
 //! * [`Station`] puts a server (or just a router) on an Ethernet: whole frames in and out, ARP both ways.
 //! * [`Judge`] reads what clients send against RFC 2131 table 5 and §4.4, strictly, and names each [`Violation`].

@@ -453,17 +453,10 @@ impl Server {
     }
 
     fn serves(&self, address: Ipv4Addr) -> bool {
-        let in_pool = (self.config.pool.0..=self.config.pool.1).contains(&address);
-        in_pool
-            || self
-                .config
-                .reservations
-                .values()
-                .any(|reserved| *reserved == address)
+        (self.config.pool.0..=self.config.pool.1).contains(&address)
     }
 
-    /// Returns whether an address may go to this client: nobody else has a lease, an offer or a reservation of it, and it is not
-    /// declined.
+    /// Returns whether an address may go to this client: nobody else has a lease or an offer of it, and it is not declined.
     fn free_for(&self, now: Duration, key: &ClientKey, address: Ipv4Addr) -> bool {
         let others = |lease: &Lease| lease.active(now) && lease.client != *key;
         !self.leases.get(&address).is_some_and(others)
@@ -472,25 +465,12 @@ impl Server {
                 .declined
                 .get(&address)
                 .is_none_or(|until| now >= *until)
-            && self.reserved_to(key, address)
             && address != self.config.id
             && !self.config.routers.contains(&address)
     }
 
-    /// Returns whether the reservations allow this client this address.
-    fn reserved_to(&self, key: &ClientKey, address: Ipv4Addr) -> bool {
-        match self.config.reservations.get(key) {
-            Some(reserved) => *reserved == address,
-            None => !self
-                .config
-                .reservations
-                .values()
-                .any(|reserved| *reserved == address),
-        }
-    }
-
-    /// Chooses an address: the reserved one, the client's previous one, the one that it asks for, one that nobody ever had, or
-    /// else one whose lease has ended (RFC 2131 §4.3.1).
+    /// Chooses an address: the client's previous one, the one that it asks for, one that nobody ever had, or else one whose lease
+    /// has ended (RFC 2131 §4.3.1).
     fn choose(
         &mut self,
         now: Duration,
@@ -502,14 +482,9 @@ impl Server {
             .iter()
             .find(|(_, offer)| offer.client == *key)
             .map(|(address, _)| *address);
-        let reserved = self.config.reservations.get(key).copied();
         let own = self.by_client.get(key).copied();
         let good = |address: &Ipv4Addr| self.serves(*address) && self.free_for(now, key, *address);
-        if let Some(address) = [reserved, own, offered, wish]
-            .into_iter()
-            .flatten()
-            .find(good)
-        {
+        if let Some(address) = [own, offered, wish].into_iter().flatten().find(good) {
             return Some(address);
         }
         let last = self.config.pool.1.to_bits();

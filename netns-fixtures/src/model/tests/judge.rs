@@ -221,7 +221,7 @@ fn an_ip_unicast_may_be_an_ethernet_broadcast() {
 #[test]
 fn two_clients_may_draw_one_xid() {
     let mut server = Server::new(config());
-    let (one, two) = (Client::new(ID, MAC), Client { xid: 1, ..other(2) });
+    let (one, two) = (Client::new(ID, MAC), Client { xid: 1, ..other() });
     one.acquire(&mut server, at(0));
     two.acquire(&mut server, at(1));
     assert_eq!(server.violations(), []);
