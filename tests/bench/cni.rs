@@ -57,8 +57,8 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
             "start" => report::start(&rounds::start(&binaries)?, &binaries, &mut verdict)?,
             "sequential" => {
                 for links in [Links::Up, Links::Down] {
-                    let (turns, floors) = rounds::sequential(&binaries, &mut ground, links)?;
-                    report::sequential(links, &turns, &floors, &mut verdict);
+                    let turns = rounds::sequential(&binaries, &mut ground, links)?;
+                    report::sequential(links, &turns, &mut verdict);
                 }
             }
             // The last: after it there are no macvlans any more.

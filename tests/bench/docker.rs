@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::binaries::Binaries;
 use crate::contender::Contender;
-use crate::floors::Disk;
+use crate::disk::Disk;
 use crate::ground::{POOL, places};
 use crate::sample::Sample;
 use crate::verdict::{Verdict, milliseconds};

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::binaries::{Binaries, size};
 use crate::contender::Usage;
-use crate::floors::Floors;
 use crate::ground::Links;
 use crate::rounds::{AT_ONCE, Calls, Pair, Turns};
 use crate::sample::Sample;
@@ -18,9 +17,6 @@ use crate::verdict::{Verdict, mebibytes, megabytes, milliseconds};
 const SEQUENTIAL: f64 = 12.0;
 /// When leasehold sends its second DISCOVER, at the earliest.
 const ASKS_AGAIN: Duration = Duration::from_millis(875);
-/// How many times the sum of its floors an ADD may take. Entering the container's namespace, a socket with its filter and looks at
-/// the link take the rest.
-const FLOORS: f64 = 2.5;
 /// The most processor time of the daemon for an ADD, as a share of the incumbent's, with 200 containers on one parent and with
 /// 1,000: the kernel copies each container's broadcasts for all of them. Links are up, which suits the incumbent.
 const PROCESSOR: (f64, f64) = (0.54, 0.63);
@@ -67,12 +63,7 @@ pub(crate) fn start(
 }
 
 /// Reports the sequential calls.
-pub(crate) fn sequential(
-    links: Links,
-    turns: &Pair<Turns>,
-    floors: &Floors,
-    verdict: &mut Verdict,
-) {
+pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, verdict: &mut Verdict) {
     let Pair { ours, theirs } = turns;
     title(&format!(
         "One after the other, {}, {} each: ADD",
@@ -91,7 +82,6 @@ pub(crate) fn sequential(
             format!("{faster:.1} times, {}", milliseconds(mine)),
         );
     }
-    against_floors(links, &ours.add.each, floors, verdict);
     whole(turns, &format!("sequential, {}", said(links)), verdict);
 }
 
@@ -114,38 +104,6 @@ pub(crate) fn bridge(turns: &Pair<Turns>, verdict: &mut Verdict) {
     let mine = mine.0;
     verdict.promise("bridge: no ADD asks again", mine == 0, mine.to_string());
     whole(turns, "bridge", verdict);
-}
-
-/// Reports an ADD compared with its floors. This is judged with links that are up: setting one up is not part of the floors.
-fn against_floors(links: Links, add: &Sample, floors: &Floors, verdict: &mut Verdict) {
-    let (add, sum) = (add.percentile(50), floors.sum());
-    let times = add.as_secs_f64() / sum.as_secs_f64();
-    println!("\nThe floors of an ADD, p50 of {}", floors.dora.len());
-    let each = [
-        ("an empty call of the shim", &floors.shim),
-        ("a commit", &floors.commit),
-        ("a bare DORA", &floors.dora),
-    ];
-    for (name, floor) in each {
-        println!("  {name:26} {:>10}", milliseconds(floor.percentile(50)));
-    }
-    println!("  {:26} {:>10}", "their sum", milliseconds(sum));
-    println!(
-        "  {:26} {:>10} {times:>12.2} times as long",
-        "an ADD",
-        milliseconds(add)
-    );
-    if links == Links::Up {
-        verdict.promise(
-            format!("sequential ADD: p50 at most {FLOORS} times the sum of its floors"),
-            times <= FLOORS,
-            format!(
-                "{times:.2} times, {} over {}",
-                milliseconds(add),
-                milliseconds(sum)
-            ),
-        );
-    }
 }
 
 /// Reports the parallel calls with `count` containers.

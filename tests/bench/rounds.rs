@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use crate::binaries::Binaries;
 use crate::client::{self, note};
 use crate::contender::{Contender, Usage, Who, order};
-use crate::floors::Floors;
 use crate::ground::{Ground, Links, Place};
 use crate::processor;
 use crate::sample::Sample;
@@ -112,25 +111,13 @@ pub(crate) fn start(binaries: &Binaries) -> Result<Pair<Sample>, Box<dyn Error>>
     Ok(samples)
 }
 
-/// Attaches and detaches one container after the other, and measures the floors of an ADD alongside.
+/// Attaches and detaches one container after the other.
 pub(crate) fn sequential(
     binaries: &Binaries,
     ground: &mut Ground,
     links: Links,
-) -> Result<(Pair<Turns>, Floors), Box<dyn Error>> {
-    let mut floors = Floors::new(binaries)?;
-    let turns = taking_turns(
-        binaries,
-        ground,
-        links,
-        SEQUENTIAL_ROUNDS,
-        |ground, first| {
-            ground.prepare(first, SEQUENTIAL_TURN, Links::Up)?;
-            floors.measure(binaries, ground.places(first, SEQUENTIAL_TURN))?;
-            ground.finish(first, SEQUENTIAL_TURN)
-        },
-    )?;
-    Ok((turns, floors))
+) -> Result<Pair<Turns>, Box<dyn Error>> {
+    taking_turns(binaries, ground, links, SEQUENTIAL_ROUNDS)
 }
 
 /// Attaches and detaches one container after the other, on a ground that is on a bridge. The incumbent has one turn: with links
@@ -139,17 +126,15 @@ pub(crate) fn bridge(
     binaries: &Binaries,
     ground: &mut Ground,
 ) -> Result<Pair<Turns>, Box<dyn Error>> {
-    taking_turns(binaries, ground, Links::Down, 1, |_, _| Ok(()))
+    taking_turns(binaries, ground, Links::Down, 1)
 }
 
-/// Makes leasehold attach and detach each container, and the incumbent those of its first `incumbents` turns. `after` runs when
-/// both have had the containers of a turn.
+/// Makes leasehold attach and detach each container, and the incumbent those of its first `incumbents` turns.
 fn taking_turns(
     binaries: &Binaries,
     ground: &mut Ground,
     links: Links,
     incumbents: usize,
-    mut after: impl FnMut(&mut Ground, usize) -> Result<(), Box<dyn Error>>,
 ) -> Result<Pair<Turns>, Box<dyn Error>> {
     let ours = Contender::start(Who::Ours, binaries, &ground.lan.host)?;
     let theirs = Contender::start(Who::Theirs, binaries, &ground.lan.host)?;
@@ -169,7 +154,6 @@ fn taking_turns(
             turns.left.extend(ground.leases_left(patience(who)));
             ground.finish(first, SEQUENTIAL_TURN)?;
         }
-        after(ground, first)?;
     }
     ours.stop()?;
     theirs.stop()?;
