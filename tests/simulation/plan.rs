@@ -168,8 +168,6 @@ pub(crate) struct Plan {
     pub(crate) proxy: bool,
     /// How many of the probed addresses a station on each LAN claims; it claims none that nobody can have.
     pub(crate) claimer: u32,
-    /// Whether the daemon crashes when its first DECLINE of an address in use is on the wire.
-    pub(crate) dies_declining: bool,
     /// How many seconds leases are kept whose identity can return. `None`: no identity can, in any network's configuration.
     pub(crate) grace: Option<u32>,
     /// How often a container whose identity can return is taken down late: by then the same client lives on another host.
@@ -399,7 +397,6 @@ impl Plan {
             self.squatters = (0..1 + rng.u32(..5))
                 .map(|_| (rng.usize(..self.servers), rng.u32(..8)))
                 .collect();
-            self.dies_declining = !self.crashes.is_empty() && rng.bool();
         }
         self
     }
@@ -574,8 +571,7 @@ impl Plan {
             self.damages,
             self.blindness,
         ) = (0, 0, 0, 0, 0);
-        (self.dies_declining, self.forward_delay) = (false, None);
-        self.relay_dies = false;
+        (self.relay_dies, self.forward_delay) = (false, None);
         (self.elsewhere, self.claimer) = (0, 0);
         (self.late, self.server_faults, self.store_full) = (None, None, None);
         (self.partitions, self.storms, self.renumbers) = (None, None, None);

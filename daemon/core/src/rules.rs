@@ -97,8 +97,6 @@ rules! {
     WatchExtended: "Squatted", 3000000000;
     /// An address that a runtime puts on is taken off if its lease has another by then.
     OutdatedAddress: "Interface", 2781;
-    /// A held lease's DECLINE waits until the store has recorded the loss: a daemon that starts in between would hold the declined lease again.
-    DeclineAfterStore: "Client", 1163;
     /// Where nobody answers the LAN's link, a macvlan beside it asks: the link does not reach a server in a macvlan on it.
     Beside: "Failed", 1416;
     /// After a reboot a lease waits ten minutes for its container.

@@ -201,7 +201,8 @@ impl Judge {
         }
     }
 
-    /// Records that the clients restarted. They need not remember a NAK. Nor need they remember what they asked before, because
+    /// Records that the clients restarted. They need not remember a NAK, or that they declined an
+    /// address a moment before. Nor need they remember what they asked before, because
     /// to them the answers belong to another client (RFC 2131 §4.4.1: the xid is not theirs); whether a server granted what they
     /// asked it to commit; or, if they could not record it, that they gave an address back.
     pub fn clients_restarted(&mut self, forgetful: bool) {
@@ -216,7 +217,8 @@ impl Judge {
         }
         for grant in self.grants.values_mut() {
             grant.refused = false;
-            if forgetful {
+            let declined = grant.given_back == Some(Purpose::Decline);
+            if forgetful || declined {
                 grant.given_back = None;
             }
         }

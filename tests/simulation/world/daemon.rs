@@ -498,14 +498,7 @@ impl World {
         if self.crashes_at(kind, false) {
             return;
         }
-        let dies = self.plan.dies_declining
-            && matches!(&effect, Effect::Send { frame, .. } if self.declines_in_use(frame));
         self.carry_out(effect);
-        if dies {
-            self.plan.dies_declining = false;
-            self.stats.count("crashes at a DECLINE");
-            return self.crash();
-        }
         self.crashes_at(kind, true);
     }
 

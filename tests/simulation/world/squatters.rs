@@ -4,17 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use leasehold_core::effect::ExchangeId;
-use leasehold_core::record::{Record, RecordState};
-use leasehold_core::source::Lease;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::{Arp, Kind, arp, code};
+use netns_fixtures::model::{Arp, arp};
 
-use super::actor::{Actor, Phase};
 use super::wire::answer_to;
 use super::{Micros, World};
 use crate::plan::{Fallback, Plan};
-use crate::subject::message_of;
 
 /// The squatters.
 #[derive(Debug, Default)]
@@ -90,18 +86,5 @@ impl World {
             .claimed
             .insert((lan, question.target, mac), self.now);
         self.deliver(exchange, reply, FrameMeta::default());
-    }
-
-    /// Returns whether a frame declines an address that is in use, or for which the store has a lease.
-    pub(super) fn declines_in_use(&self, frame: &[u8]) -> bool {
-        let message = message_of(frame).filter(|message| message.kind() == Some(Kind::Decline));
-        let Some(address) = message.and_then(|message| message.address(code::REQUESTED)) else {
-            return false;
-        };
-        let is_it = |lease: &Lease| lease.ip() == address;
-        let told =
-            |actor: &Actor| actor.phase == Phase::Live && actor.told.as_ref().is_some_and(is_it);
-        let bound = |record: &Record| record.state == RecordState::Bound && is_it(&record.lease);
-        self.actors.iter().any(told) || self.store.durable.values().any(bound)
     }
 }

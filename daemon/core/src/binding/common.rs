@@ -358,15 +358,13 @@ impl Cx<'_> {
             .changes(self.own.id, record, own, is_succeeded);
         if let Some(changes) = changes {
             self.own.persistence.in_flight = Some(self.out.persist(self.own.id, changes));
-            self.own.recording_loss();
         }
     }
 
-    /// Records how a write ended. A DECLINE that waited for it leaves.
+    /// Records how a write ended.
     pub(super) fn written(&mut self, done: bool) {
         let before = self.own.resolver();
         self.own.persistence.written(done);
-        self.loss_recorded();
         if self.own.resolver() != before {
             self.out.resolvers.insert(self.own.attachment.clone());
         }

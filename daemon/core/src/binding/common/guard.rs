@@ -7,9 +7,7 @@
 //!   before they do. A lease that no ADD waits for is guarded as an optimistic one is: its container runs without an address.
 //!
 //! A conflict is declined once there is no doubt about it ([`doubt`]). An ADD that is not answered yet then tries again, up
-//! to three addresses, unless it was abandoned; after the answer the lease is lost like any other. A lease that the store has is
-//! declined when the store has recorded the loss, or has failed to: a daemon that starts between the two would hold a
-//! declined lease again. The DECLINE leaves at once only if an ADD under the same identity follows.
+//! to three addresses, unless it was abandoned; after the answer the lease is lost like any other.
 //!
 //! A lease that goes on after a restart is not guarded: a restart sends nothing. With each extension, others are asked once whether
 //! they have taken the address, where it is on the interface.
@@ -25,7 +23,6 @@ use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use crate::binding::common::tenancy::is_unheld;
 use crate::binding::{Common, Cx};
 use crate::conflict::{Heard, Window, WindowAction};
 use crate::effect::{ExchangeId, Why};
@@ -62,10 +59,6 @@ pub(in crate::binding) struct Guard {
     reach: Option<Box<Reach>>,
     /// The station that uses the address.
     heard: Option<Mac>,
-    /// The DECLINE of a lease, which waits for the store.
-    decline: Option<Box<(Lease, Vec<Vec<u8>>)>>,
-    /// Whether the write under way records the loss that the DECLINE waits for.
-    recording: bool,
 }
 
 /// What conflict detection found out, for the life whose address is under watch.
@@ -94,8 +87,6 @@ impl Guard {
             control: None,
             reach: None,
             heard: None,
-            decline: None,
-            recording: false,
         })
     }
 
@@ -158,20 +149,6 @@ impl Common {
         let own = self.own_macs();
         if let Some(guard) = &mut self.guard {
             guard.window.bear(own);
-        }
-    }
-
-    /// Keeps the DECLINE of a lease that was just lost until the store has recorded the loss.
-    pub(in crate::binding) fn decline_later(&mut self, lease: Lease, frames: Vec<Vec<u8>>) {
-        if let Some(guard) = self.guard.as_mut().filter(|_| !frames.is_empty()) {
-            guard.decline = Some(Box::new((lease, frames)));
-        }
-    }
-
-    /// Records that a write begins which records the loss that a DECLINE waits for.
-    pub(super) fn recording_loss(&mut self) {
-        if let Some(guard) = &mut self.guard {
-            guard.recording = guard.decline.is_some();
         }
     }
 
@@ -314,7 +291,7 @@ impl Cx<'_> {
     pub(in crate::binding) fn end_try(&mut self) {
         let is_unheard = |guard: &Guard| {
             let asks = guard.control.is_some() || !guard.claims.is_empty();
-            guard.own.is_none() && guard.heard.is_none() && guard.decline.is_none() && !asks
+            guard.own.is_none() && guard.heard.is_none() && !asks
         };
         if self.own.guard.as_deref().is_some_and(is_unheard) {
             self.close_guard();
@@ -432,37 +409,8 @@ impl Cx<'_> {
         true
     }
 
-    /// Stops watching, unless a DECLINE waits for the store.
-    pub(in crate::binding) fn let_guard_decline(&mut self) {
-        if self
-            .own
-            .guard
-            .as_ref()
-            .is_some_and(|guard| guard.decline.is_none())
-        {
-            self.close_guard();
-        }
-    }
-
-    /// Sends the DECLINE that waited for this write: the store has recorded the loss, or has failed.
-    pub(super) fn loss_recorded(&mut self) {
-        if self.own.guard.as_ref().is_some_and(|guard| guard.recording) {
-            self.close_guard();
-        }
-    }
-
-    /// Stops watching. A waiting DECLINE leaves now.
+    /// Stops watching.
     pub(in crate::binding) fn close_guard(&mut self) {
-        let decline = self
-            .own
-            .guard
-            .as_mut()
-            .and_then(|guard| guard.decline.take());
-        if let Some((lease, frames)) = decline.map(|decline| *decline)
-            && is_unheld("DECLINE", &lease, self)
-        {
-            self.guard_send(frames);
-        }
         if let Some(mut guard) = self.own.guard.take() {
             guard.exchange.close(self.out);
         }

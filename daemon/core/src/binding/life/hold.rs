@@ -21,7 +21,6 @@ use crate::outbox::Stake;
 use crate::patience::REMEMBERED;
 use crate::plan;
 use crate::record::{Former, Record, RecordState};
-use crate::rules::{Rule, cut};
 use crate::source::{Client, Fate, Lease, Loss, Output, Signal, StateName, UNREACHED, Verdict};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -167,19 +166,12 @@ impl Hold {
         used.map(|_| Loss::Misplaced { server, address })
     }
 
-    /// Handles another station's use of the address. Once the store has recorded the loss, the DECLINE leaves over the
-    /// sockets that heard it.
+    /// Handles another station's use of the address. The DECLINE leaves over the sockets that heard it.
     fn on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) -> Next {
         let before = self.before();
         let mut output = self.client.handle(cx.now.boot, Signal::Conflict { by });
         tenancy::limit_declines(&mut output, cx);
-        let frames = std::mem::take(&mut output.frames);
-        match &output.verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !cut(Rule::DeclineAfterStore) => {
-                cx.own.decline_later((**lease).clone(), frames)
-            }
-            _ => cx.guard_send(frames),
-        }
+        cx.guard_send(std::mem::take(&mut output.frames));
         self.on_output(before, output, cx)
     }
 
@@ -299,7 +291,7 @@ impl Hold {
         let was_used =
             seat.is_some_and(|seat| seat.may_carry(lease.ip().into(), &cx.own.grant(&self.last)));
         let taken = was_used && matches!(loss, Loss::Conflict { .. });
-        cx.let_guard_decline();
+        cx.close_guard();
         match loss {
             Loss::Expired { .. } => cx.note(EventKind::Expired, lease, loss),
             Loss::Nak { .. } | Loss::Misplaced { .. } => cx.note(EventKind::Lost, lease, loss),

@@ -173,7 +173,7 @@ impl Hold {
             decline::owed(&mut self.client, cx);
         }
         cx.end_exchange();
-        cx.let_guard_decline();
+        cx.close_guard();
         let (lease, owed) = match (self.client.lease(), self.client.owed(cx.now.boot)) {
             (Some(lease), _) if !lease.source.is_asked() => {
                 cx.note_with(Stake::Gone, EventKind::Released, lease, why.cause());

