@@ -114,7 +114,6 @@ pub(super) fn code(failure: &Failure) -> Code {
         | Failure::Conflict { .. }
         | Failure::Conflicts { .. }
         | Failure::NotDeclined { .. }
-        | Failure::TooShort { .. }
         | Failure::TimedOut(..)
         | Failure::Store(_)
         | Failure::Held { .. }

@@ -14,7 +14,6 @@ use super::judge::{Cause, Ruling};
 use super::{Acquire, Phase};
 use crate::binding::common::tenancy;
 use crate::binding::{Cx, Life, Living, Next, Report, SAME};
-use crate::conflict::PROBING;
 use crate::effect::Failure;
 use crate::grant::policy::{Detection, Policy};
 use crate::limits::Limits;
@@ -96,9 +95,8 @@ impl Acquire {
             holder: tenant.who.clone(),
             shared: Some(tenant.chaddr).filter(|chaddr| *chaddr == cx.own.identity.chaddr),
         });
-        let probed = cx.own.probes_first().then(|| cx.now.boot + PROBING);
         let quest = &self.quest;
-        let ruling = self.misses.judge(quest, lease, granted, held, probed);
+        let ruling = self.misses.judge(quest, lease, granted, held);
         if let Some(tenant) = tenant {
             tenancy::tell_taken(&tenant, lease, cx);
             if !matches!(ruling, Ruling::GoOn) && !cut(Rule::RenewHolder) {
