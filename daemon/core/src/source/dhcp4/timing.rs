@@ -34,9 +34,8 @@ pub(crate) const LONGEST_WINDOW: Duration = Duration::from_secs(32);
 /// The time from the first DECLINE to the next DISCOVER, when no caller waits (RFC 2131 §3.1 step 5).
 const DECLINE_WAIT: Duration = Duration::from_secs(10);
 
-/// The same while a caller waits: after the first DECLINE, and the longest.
-const DECLINE_WAIT_OF_CALLER: (Duration, Duration) =
-    (Duration::from_millis(100), Duration::from_millis(1600));
+/// The same while a caller waits, after each DECLINE.
+const DECLINE_WAIT_OF_CALLER: Duration = Duration::from_millis(100);
 
 /// How long an offer of an unwanted address waits for a better one, if it is acceptable at all. If not, the client waits as
 /// long as its caller does.
@@ -106,16 +105,13 @@ pub(crate) fn crowd_wait(rng: &mut Rng) -> Duration {
     jittered(RECEIVE_WINDOW, rng)
 }
 
-/// Returns the wait after the `count`-th DECLINE in a row (1 is the first). While a caller waits: 0.1, 0.2, 0.4 … 1.6 s, so that
-/// ten of them fit into an ADD, including the times that their server's offers wait for another's; else 10, 20, 40 s … ten
-/// minutes.
+/// Returns the wait after the `count`-th DECLINE in a row (1 is the first): while a caller waits, 0.1 s, since an ADD declines three
+/// addresses at most; else 10, 20, 40 s … ten minutes.
 pub(crate) fn decline_wait(count: u32, waited_for: bool) -> Duration {
-    let (first, most) = if waited_for {
-        DECLINE_WAIT_OF_CALLER
-    } else {
-        (DECLINE_WAIT, REMEMBERED)
-    };
-    (first * (1 << count.saturating_sub(1).min(8))).min(most)
+    match waited_for {
+        true => DECLINE_WAIT_OF_CALLER,
+        false => (DECLINE_WAIT * (1 << count.saturating_sub(1).min(8))).min(REMEMBERED),
+    }
 }
 
 /// Returns the `secs` of a message if the client began to ask at `began` (RFC 2131 table 1).
