@@ -207,15 +207,8 @@ fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
     let mut going: Vec<LinkRoute> = Vec::new();
     // A route that needs another is removed before it.
     for route in old.iter().flat_map(|old| old.iter().rev()) {
-        // Earlier daemons did not pass the metric to a main plugin before 1.1.0.
-        let untold = route.metric.map(|_| LinkRoute {
-            metric: None,
-            ..route.clone()
-        });
-        for route in [Some(route.clone()), untold].into_iter().flatten() {
-            if !new.contains(&route) && !going.contains(&route) {
-                going.push(route);
-            }
+        if !new.contains(route) && !going.contains(route) {
+            going.push(route.clone());
         }
     }
     let taken: BTreeSet<_> = new.iter().map(LinkRoute::key).collect();
