@@ -96,6 +96,15 @@ enum ReleaseStage {
     /// Its turn comes at this instant: other RELEASEs on the LAN go first, or the container's link is still there; `None`:
     /// the instant is about to be known.
     Queued(Option<Instant>),
+    /// It is on its way to the server.
+    Going(Way),
+    /// The store is deleting it.
+    Forgetting,
+}
+
+/// How far a RELEASE is on its way.
+#[derive(Debug)]
+enum Way {
     /// The container's link is being looked at.
     Finding(OpId),
     /// Sockets are being opened; on the host after a look at the LAN's link.
@@ -106,8 +115,6 @@ enum ReleaseStage {
     Sending(Box<ReleaseExchange>),
     /// The RELEASE is being sent.
     Leaving(OpId),
-    /// The store is deleting it.
-    Forgetting,
 }
 
 impl Release {
@@ -160,7 +167,7 @@ impl Release {
     pub(in crate::binding) fn is_leaving(&self) -> bool {
         matches!(
             self.stage,
-            ReleaseStage::Leaving(_) | ReleaseStage::Forgetting
+            ReleaseStage::Going(Way::Leaving(_)) | ReleaseStage::Forgetting
         )
     }
 
@@ -232,13 +239,7 @@ impl Release {
             _ if del_answered => self.answer_del(cx),
             // The store may take it by now.
             ReleaseStage::Marking | ReleaseStage::Forgetting => self.write(cx),
-            ReleaseStage::Paused { .. }
-            | ReleaseStage::Queued(_)
-            | ReleaseStage::Finding(_)
-            | ReleaseStage::Opening
-            | ReleaseStage::Asking(_)
-            | ReleaseStage::Sending(_)
-            | ReleaseStage::Leaving(_) => {}
+            ReleaseStage::Paused { .. } | ReleaseStage::Queued(_) | ReleaseStage::Going(_) => {}
         }
     }
 
@@ -307,20 +308,18 @@ impl Release {
             }
             ReleaseStage::Waiting(at) if cx.now.boot >= *at => self.try_release(cx),
             ReleaseStage::Queued(Some(at)) if cx.now.boot >= *at => self.go(cx),
-            ReleaseStage::Asking(question) => {
+            ReleaseStage::Going(Way::Asking(question)) => {
                 let action = question.on_clock(cx.now.boot, true);
                 self.asked(action, cx);
             }
-            ReleaseStage::Sending(sending) => {
+            ReleaseStage::Going(Way::Sending(sending)) => {
                 let action = sending.on_clock(cx.now.boot);
                 self.act(action, cx);
             }
             ReleaseStage::Paused { .. }
             | ReleaseStage::Waiting(_)
             | ReleaseStage::Queued(_)
-            | ReleaseStage::Finding(_)
-            | ReleaseStage::Opening
-            | ReleaseStage::Leaving(_) => {}
+            | ReleaseStage::Going(_) => {}
         }
     }
 
@@ -344,11 +343,7 @@ impl Release {
             ReleaseStage::Paused { .. }
             | ReleaseStage::Waiting(_)
             | ReleaseStage::Queued(_)
-            | ReleaseStage::Finding(_)
-            | ReleaseStage::Opening
-            | ReleaseStage::Asking(_)
-            | ReleaseStage::Sending(_)
-            | ReleaseStage::Leaving(_) => {}
+            | ReleaseStage::Going(_) => {}
         }
     }
 
@@ -393,7 +388,7 @@ impl Release {
 
     fn forget(&mut self, cx: &mut Cx<'_>) {
         cx.own.exchange.close(cx.out);
-        if let ReleaseStage::Finding(op) | ReleaseStage::Leaving(op) =
+        if let ReleaseStage::Going(Way::Finding(op) | Way::Leaving(op)) =
             std::mem::replace(&mut self.stage, ReleaseStage::Forgetting)
         {
             cx.out.forget(op);
@@ -436,15 +431,13 @@ impl Living for Release {
         let own = match &self.stage {
             // The store answers.
             ReleaseStage::Marking | ReleaseStage::Forgetting => return None,
-            ReleaseStage::Paused { .. }
-            | ReleaseStage::Finding(_)
-            | ReleaseStage::Opening
-            | ReleaseStage::Leaving(_) => None,
-            ReleaseStage::Waiting(at) => Some((*at, Why::Release)),
-            ReleaseStage::Queued(at) => at.map(|at| (at, Why::Release)),
-            ReleaseStage::Asking(question) => Some((question.deadline(true), Why::Release)),
-            ReleaseStage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
+            ReleaseStage::Waiting(at) => Some(*at),
+            ReleaseStage::Queued(at) => *at,
+            ReleaseStage::Going(Way::Asking(question)) => Some(question.deadline(true)),
+            ReleaseStage::Going(Way::Sending(release)) => release.deadline(),
+            ReleaseStage::Paused { .. } | ReleaseStage::Going(_) => None,
         };
+        let own = own.map(|at| (at, Why::Release));
         let answer = self
             .answer_by
             .filter(|_| !self.del_answered)

@@ -1,6 +1,6 @@
 //! A RELEASE's turn among those of its LAN, and what stops it: another binding that holds the identity, or has the address.
 
-use super::{LEFT, Owed, Release, ReleaseStage};
+use super::{LEFT, Owed, Release, ReleaseStage, Way};
 use crate::binding::common::tenancy;
 use crate::binding::{Cx, Living, Report, Want};
 use crate::event::EventKind;
@@ -51,22 +51,17 @@ impl Release {
     /// Stops: another binding has taken over the identity.
     pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
         match self.stage {
-            ReleaseStage::Waiting(_)
-            | ReleaseStage::Queued(_)
-            | ReleaseStage::Finding(_)
-            | ReleaseStage::Opening
-            | ReleaseStage::Asking(_)
-            | ReleaseStage::Sending(_) => {
+            // It leaves before the other binding asks for anything.
+            ReleaseStage::Going(Way::Leaving(_)) => self.released(cx),
+            ReleaseStage::Waiting(_) | ReleaseStage::Queued(_) | ReleaseStage::Going(_) => {
                 let before =
                     std::mem::replace(&mut self.stage, ReleaseStage::Paused { marked: true });
-                if let ReleaseStage::Finding(op) = before {
+                if let ReleaseStage::Going(Way::Finding(op)) = before {
                     cx.out.forget(op);
                 }
                 cx.own.exchange.close(cx.out);
                 self.answer_del(cx);
             }
-            // It leaves before the other binding asks for anything.
-            ReleaseStage::Leaving(_) => self.released(cx),
             ReleaseStage::Marking | ReleaseStage::Paused { .. } | ReleaseStage::Forgetting => {}
         }
     }
@@ -119,11 +114,7 @@ impl Release {
             ReleaseStage::Marking => self.write(cx),
             ReleaseStage::Waiting(_)
             | ReleaseStage::Queued(_)
-            | ReleaseStage::Finding(_)
-            | ReleaseStage::Opening
-            | ReleaseStage::Asking(_)
-            | ReleaseStage::Sending(_)
-            | ReleaseStage::Leaving(_)
+            | ReleaseStage::Going(_)
             | ReleaseStage::Forgetting => {}
         }
     }

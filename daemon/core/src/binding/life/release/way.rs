@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::{Owed, Release, ReleaseStage};
+use super::{Owed, Release, ReleaseStage, Way};
 use crate::backoff::{LONGEST_PAUSE, jittered};
 use crate::binding::{Common, Cx, Report, Task, Waiter};
 use crate::event::EventKind;
@@ -38,10 +38,8 @@ impl Release {
         }
         if self.may_be_anothers(cx.own) {
             let target = Target::Known(cx.own.link.clone());
-            self.stage = ReleaseStage::Finding(
-                cx.out
-                    .inspect(Waiter::Binding(cx.own.id, Task::FindAddress), target),
-            );
+            let waiter = Waiter::Binding(cx.own.id, Task::FindAddress);
+            self.stage = ReleaseStage::Going(Way::Finding(cx.out.inspect(waiter, target)));
             return;
         }
         self.open_inside(cx);
@@ -59,7 +57,7 @@ impl Release {
         result: Result<LinkView, LinkCause>,
         cx: &mut Cx<'_>,
     ) {
-        if !matches!(self.stage, ReleaseStage::Finding(_)) {
+        if !matches!(self.stage, ReleaseStage::Going(Way::Finding(_))) {
             return;
         }
         match result {
@@ -78,7 +76,7 @@ impl Release {
     }
 
     fn open_inside(&mut self, cx: &mut Cx<'_>) {
-        self.stage = ReleaseStage::Opening;
+        self.stage = ReleaseStage::Going(Way::Opening);
         self.open(&cx.own.link.clone(), cx);
     }
 
@@ -88,7 +86,7 @@ impl Release {
         self.answer_del(cx);
         match cx.own.identity.lan.parent() {
             Some(ifname) => {
-                self.stage = ReleaseStage::Opening;
+                self.stage = ReleaseStage::Going(Way::Opening);
                 cx.own
                     .exchange
                     .find(Owner::Binding(cx.own.id), ifname, cx.out);
@@ -154,7 +152,7 @@ impl Release {
         if let Link::Parent { mac, .. } = &mut line.link {
             *mac = if is_nobodys { nobodys(chaddr) } else { chaddr };
         }
-        self.stage = ReleaseStage::Opening;
+        self.stage = ReleaseStage::Going(Way::Opening);
         self.open(&line.link, cx);
         self.line = Some(line);
     }
@@ -189,7 +187,7 @@ impl Release {
         let from = (asker, Ipv4Addr::UNSPECIFIED);
         let mut question = Question::new(from, address.addr(), cx.now.boot).with_control(control);
         let action = question.on_clock(cx.now.boot, true);
-        self.stage = ReleaseStage::Asking(Box::new(question));
+        self.stage = ReleaseStage::Going(Way::Asking(Box::new(question)));
         self.asked(action, cx);
     }
 
@@ -199,7 +197,7 @@ impl Release {
             QuestionAction::Wait => {}
             QuestionAction::Ask(frames) => cx.own.exchange.send(frames, cx.out),
             QuestionAction::Over => {
-                let ReleaseStage::Asking(question) = &self.stage else {
+                let ReleaseStage::Going(Way::Asking(question)) = &self.stage else {
                     return;
                 };
                 let Some(by) = question.by() else {
@@ -230,23 +228,24 @@ impl Release {
         let lease = self.lease.clone();
         let mut sending = ReleaseExchange::new(sender, asker, lease, cx.now.boot, cx.rng);
         let action = sending.on_clock(cx.now.boot);
-        self.stage = ReleaseStage::Sending(Box::new(sending));
+        self.stage = ReleaseStage::Going(Way::Sending(Box::new(sending)));
         self.act(action, cx);
     }
 
     pub(super) fn take_in(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_>) {
-        match (&mut self.stage, frame) {
+        let (ReleaseStage::Going(way), Frame::Arp(arp)) = (&mut self.stage, frame) else {
+            return;
+        };
+        match way {
             // While the container's own link is there, it answers too.
-            (ReleaseStage::Asking(question), Frame::Arp(arp))
-                if self.link_gone || arp.sender_mac != cx.own.link.mac() =>
-            {
+            Way::Asking(question) if self.link_gone || arp.sender_mac != cx.own.link.mac() => {
                 question.on_arp(arp);
             }
-            (ReleaseStage::Sending(sending), Frame::Arp(arp)) => {
+            Way::Sending(sending) => {
                 let action = sending.on_arp(arp);
                 self.act(action, cx);
             }
-            _ => {}
+            Way::Finding(_) | Way::Opening | Way::Asking(_) | Way::Leaving(_) => {}
         }
     }
 
@@ -256,13 +255,10 @@ impl Release {
             ReleaseAction::Ask(frames) => cx.own.exchange.send(frames, cx.out),
             ReleaseAction::Send { .. } if self.give_way(cx) => {}
             ReleaseAction::Send { frame, answered } => {
-                let leaving = cx
-                    .own
-                    .exchange
-                    .send_release(cx.own.id, frame, cx.out)
-                    .map(ReleaseStage::Leaving);
+                let leaving = cx.own.exchange.send_release(cx.own.id, frame, cx.out);
+                let op = leaving.expect("only open sockets speak");
                 self.answered = answered;
-                self.stage = leaving.expect("only open sockets speak");
+                self.stage = ReleaseStage::Going(Way::Leaving(op));
             }
         }
     }
@@ -301,14 +297,9 @@ impl Release {
     /// Tries from the host after a failure inside, and pauses after a failure there.
     pub(super) fn no_way(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
         match self.stage {
-            ReleaseStage::Opening | ReleaseStage::Asking(_) | ReleaseStage::Sending(_) => {}
-            ReleaseStage::Leaving(op) => cx.out.forget(op),
-            ReleaseStage::Marking
-            | ReleaseStage::Paused { .. }
-            | ReleaseStage::Waiting(_)
-            | ReleaseStage::Queued(_)
-            | ReleaseStage::Finding(_)
-            | ReleaseStage::Forgetting => return,
+            ReleaseStage::Going(Way::Opening | Way::Asking(_) | Way::Sending(_)) => {}
+            ReleaseStage::Going(Way::Leaving(op)) => cx.out.forget(op),
+            _ => return,
         }
         tracing::debug!(attachment = %cx.own.attachment, %cause, "no way for the RELEASE here");
         match self.line.clone() {
@@ -316,7 +307,9 @@ impl Release {
                 self.link_gone |= cause.is_gone();
                 self.find_parent(cx);
             }
-            Some(mut line) if line.is_beside() && matches!(self.stage, ReleaseStage::Opening) => {
+            Some(mut line)
+                if line.is_beside() && matches!(self.stage, ReleaseStage::Going(Way::Opening)) =>
+            {
                 // Its Ethernet address may be about to be free.
                 let waits =
                     matches!(cause, LinkCause::MacTaken(_)) && self.waits_for_link_to_go(cx);
@@ -336,19 +329,18 @@ impl Release {
         self.link_gone = true;
         match self.stage {
             // It is about to leave from the host.
-            ReleaseStage::Opening if cx.own.exchange.is_finding() => {}
-            ReleaseStage::Opening | ReleaseStage::Asking(_) | ReleaseStage::Sending(_) => {
+            ReleaseStage::Going(Way::Opening) if cx.own.exchange.is_finding() => {}
+            ReleaseStage::Going(Way::Opening | Way::Asking(_) | Way::Sending(_)) => {
                 cx.own.exchange.close(cx.out);
                 self.find_parent(cx);
             }
             // No caller waits for this any more.
             ReleaseStage::Queued(_) => self.answer_del(cx),
-            // It will soon be known whether the link took the RELEASE before it disappeared.
-            ReleaseStage::Leaving(_) => {}
-            ReleaseStage::Marking
+            // A look ends by itself, and it will soon be known whether the link took the RELEASE before it disappeared.
+            ReleaseStage::Going(Way::Finding(_) | Way::Leaving(_))
+            | ReleaseStage::Marking
             | ReleaseStage::Paused { .. }
             | ReleaseStage::Waiting(_)
-            | ReleaseStage::Finding(_)
             | ReleaseStage::Forgetting => {}
         }
     }
