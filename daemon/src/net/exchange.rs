@@ -244,16 +244,11 @@ impl Exchange {
             Ok(()) => trace!(exchange = self.id.0, "frame sent"),
             Err(errno) => debug!(exchange = self.id.0, %errno, "frame not sent"),
         }
-        match (op, sent.map_err(unsent)) {
-            (Some(op), outcome) => self.tell(NetReport::Done {
+        if let Some(op) = op {
+            self.tell(NetReport::Done {
                 op,
-                outcome: Outcome::Sent(outcome),
-            }),
-            (None, Err(cause)) => self.tell(NetReport::Unsent {
-                exchange: self.id,
-                cause,
-            }),
-            (None, Ok(())) => {}
+                outcome: Outcome::Sent(sent.map_err(unsent)),
+            });
         }
         Ok(None)
     }

@@ -199,13 +199,6 @@ pub(crate) enum NetReport {
         /// Why.
         cause: LinkCause,
     },
-    /// The link did not take a frame whose outcome nobody waits for.
-    Unsent {
-        /// The exchange.
-        exchange: ExchangeId,
-        /// Why.
-        cause: LinkCause,
-    },
     /// The kernel reported something.
     Kernel(News),
     /// An essential task ended. Holds what the task does.
