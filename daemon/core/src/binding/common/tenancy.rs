@@ -58,20 +58,8 @@ pub(in crate::binding) fn tenant(address: Ipv4Addr, cx: &Cx<'_>) -> Option<Tenan
         .tenant(&cx.own.identity.lan, address, cx.own.id, cx.now.boot)
 }
 
-/// Returns what a server gives although another holder has its address, and that holder: an offer that is about to be requested, or a
-/// lease. `used`: the binding's own address.
-pub(in crate::binding) fn taken(
-    client: &Client,
-    output: &Output,
-    used: Option<Ipv4Addr>,
-    cx: &Cx<'_>,
-) -> Option<(Tenant, Lease)> {
-    let (lease, _) = given(client, output, used, cx.now.boot)?;
-    let tenant = tenant(lease.ip(), cx)?;
-    Some((tenant, lease.clone()))
-}
-
-/// Returns what a server gives, and whether it has granted that: an offer that is about to be requested, or a lease.
+/// Returns what a server gives, and whether it has granted that: an offer that is about to be requested, or a lease. `used`: the
+/// binding's own address, which is none.
 pub(in crate::binding) fn given<'a>(
     client: &'a Client,
     output: &'a Output,

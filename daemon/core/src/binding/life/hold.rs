@@ -157,7 +157,9 @@ impl Hold {
         used: Option<Ipv4Addr>,
         cx: &mut Cx<'_>,
     ) -> Option<Loss> {
-        let (tenant, lease) = tenancy::taken(&self.client, output, used, cx)?;
+        let (lease, _) = tenancy::given(&self.client, output, used, cx.now.boot)?;
+        let tenant = tenancy::tenant(lease.ip(), cx)?;
+        let lease = lease.clone();
         tenancy::tell_taken(&tenant, &lease, cx);
         let pause = self.client.pause();
         output.replace(self.client.refuse(cx.now.boot, pause));
@@ -224,24 +226,19 @@ impl Hold {
                 .for_each(|rare| rare.is_unreached = false);
         }
         let last = std::mem::replace(&mut self.last, lease.clone());
-        let attachment = &cx.own.attachment;
-        let was = last.address;
-        let address = lease.address;
-        let server = lease.server;
         let had = before.used.is_some();
-        let unchanged = before.state == StateName::Renewing && lease.grants_the_same(&last);
-        match (had, was == address) {
+        let is_taken_off = cx.own.presence(cx.interfaces).is_left();
+        let (kind, cause) = extension(before.state, &last, &lease, is_taken_off);
+        let (attachment, server) = (&cx.own.attachment, lease.server);
+        let address = lease.address;
+        let confirmed = before.used == Some(lease.ip());
+        match confirmed {
             // Not worth a line: every lease does that as long as it lives.
-            (true, true) if unchanged => {
+            true if before.state == StateName::Renewing && lease.grants_the_same(&last) => {
                 tracing::debug!(%attachment, %address, %server, "lease extended")
             }
-            (true, true) => tracing::info!(%attachment, %address, %server, "lease extended"),
-            (true, false) => tracing::warn!(%attachment, %was, %address, %server, "lease changed"),
-            (false, _) => tracing::warn!(%attachment, %was, %address, %server, "leased again"),
-        }
-        let is_taken_off = cx.own.presence(cx.interfaces).is_left();
-        if is_taken_off && (!had || was != address) {
-            tracing::warn!(attachment = %cx.own.attachment, %address, "not put on the interface: the previous address was not there, and no ADD has come since");
+            true => tracing::info!(%attachment, %address, %server, cause, "lease extended"),
+            false => tracing::warn!(%attachment, %address, %server, cause, "leased anew"),
         }
         let holding = self.holding(cx.own);
         let before_it = cx.own.grant(&last);
@@ -259,10 +256,8 @@ impl Hold {
             }
             None => {}
         }
-        let (kind, cause) = extension(before.state, &last, &lease, is_taken_off);
         cx.note_with(Stake::Bound, kind, &lease, cause);
         // A confirmed lease may now be on another network, where another station has its address (RFC 5227 §2.1).
-        let confirmed = before.used == Some(lease.ip());
         if !confirmed || before.state == StateName::Rebooting {
             cx.guard_lease(lease.ip(), confirmed && self.is_addressed(cx));
         } else if self.is_addressed(cx) {
