@@ -71,15 +71,9 @@ impl Client {
     pub fn unextended(&self, now: Instant) -> Option<InVain> {
         match &self.state {
             State::Extending { extension, .. } => {
-                let asked = extension.asked_in_vain(now);
                 let confirmed = self.confirmed_in_vain(Unanswered::Keep, None);
-                match (asked, confirmed.filter(|_| extension.unconfirmed)) {
-                    (Some(asked), Some(confirmed)) => Some(InVain {
-                        times: asked.times + confirmed.times,
-                        ..confirmed
-                    }),
-                    (asked, confirmed) => asked.or(confirmed),
-                }
+                let confirmed = confirmed.filter(|_| extension.unconfirmed);
+                extension.asked_in_vain(now).or(confirmed)
             }
             State::InitReboot { unanswered, .. } => self.confirmed_in_vain(*unanswered, None),
             State::Rebooting { tx, unanswered, .. } => {

@@ -314,32 +314,27 @@ impl State {
             _ => Some((next, timer)),
         };
         let due = |at: Instant, timer| (!opening && !open).then_some((at, timer));
+        let lease = self.lease();
+        let t1 = lease.and_then(|lease| lease.t1());
+        let t1 = t1.map(|t1| (t1, Timer::Renew));
+        let end = lease.and_then(|lease| lease.expires());
+        let end = end.map(|end| (end, Timer::Expire));
         let (own, limit) = match self {
             Self::Init { at, .. } => (due(*at, Timer::Discover), None),
             Self::InitReboot { at, .. } => {
-                let own = due(*at, Timer::Discover);
-                let t1 = self.lease().and_then(|lease| lease.t1());
-                match t1.filter(|t1| at < t1) {
-                    Some(t1) => return earlier(own, Some((t1, Timer::Renew))),
-                    None => (own, self.lease().and_then(|lease| lease.expires())),
-                }
+                let t1 = t1.filter(|(t1, _)| at < t1);
+                (due(*at, Timer::Discover), t1.or(end))
             }
             // While an offer waits, nothing is sent again; and it keeps waiting until the sockets are open.
             Self::Selecting {
                 second: Some((_, at)),
                 ..
-            } => {
-                return (!opening).then_some((*at, Timer::Choose));
+            } => ((!opening).then_some((*at, Timer::Choose)), None),
+            Self::Selecting { tx, .. } | Self::Requesting { tx, .. } => {
+                (window(tx.until, tx.next, Timer::Retransmit), None)
             }
-            Self::Selecting {
-                tx, second: None, ..
-            }
-            | Self::Requesting { tx, .. } => (window(tx.until, tx.next, Timer::Retransmit), None),
-            Self::Rebooting { tx, .. } => (
-                window(tx.until, tx.next, Timer::Retransmit),
-                self.lease().and_then(|lease| lease.expires()),
-            ),
-            Self::Bound { lease } => return lease.t1().map(|t1| (t1, Timer::Renew)),
+            Self::Rebooting { tx, .. } => (window(tx.until, tx.next, Timer::Retransmit), end),
+            Self::Bound { .. } => (None, t1),
             Self::Extending { extension, lease } => {
                 let own = match &extension.attempt {
                     Attempt::Due(at) => due(*at, Timer::Retransmit),
@@ -349,18 +344,10 @@ impl State {
                     Attempt::Sent { until, next, .. } => window(*until, *next, Timer::Retransmit),
                 };
                 let t2 = lease.t2().filter(|_| !extension.rebinds);
-                let limit = t2.map(|t2| (t2, Timer::Rebind));
-                return earlier(
-                    own,
-                    limit.or(lease.expires().map(|end| (end, Timer::Expire))),
-                );
+                (own, t2.map(|t2| (t2, Timer::Rebind)).or(end))
             }
         };
-        earlier(own, limit.map(|end| (end, Timer::Expire)))
+        // If two coincide, the lease's own deadline is the reason.
+        [limit, own].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
-}
-
-fn earlier(a: Option<(Instant, Timer)>, b: Option<(Instant, Timer)>) -> Option<(Instant, Timer)> {
-    // If two coincide, the lease's own deadline is the reason.
-    [b, a].into_iter().flatten().min_by_key(|(at, _)| *at)
 }
