@@ -233,7 +233,7 @@ pub struct ClientMessage<'a> {
     pub message: Option<&'a str>,
     /// Further options, as bytes, each code once. An option with a field above cannot be set here, and options that would make
     /// the message longer than [`ClientMessage::MAX`] are left out.
-    pub extra: &'a [(u8, Vec<u8>)],
+    pub extra: Vec<(u8, Vec<u8>)>,
 }
 
 impl ClientMessage<'_> {

@@ -126,55 +126,43 @@ impl Sender {
 
     /// Looks for servers (RFC 2131 §4.4.1), asking for the address `wanted` if any.
     pub fn discover(&self, xid: u32, secs: u16, wanted: Option<Ipv4Addr>) -> Vec<u8> {
-        let mut said = self.said();
+        let mut message = ClientMessage {
+            requested: wanted,
+            ..self.asking(MessageType::Discover, xid, secs)
+        };
         if self.profile.rapid_commit {
-            said.push((code::RAPID_COMMIT, Vec::new()));
+            message.extra.push((code::RAPID_COMMIT, Vec::new()));
         }
-        let asking = self.asking(MessageType::Discover, xid, secs, &said);
-        self.broadcast(
-            Ipv4Addr::UNSPECIFIED,
-            &ClientMessage {
-                requested: wanted,
-                ..asking
-            },
-        )
+        self.broadcast(Ipv4Addr::UNSPECIFIED, &message)
     }
 
     /// Takes an offer (RFC 2131 §4.3.2, SELECTING; §4.4.1 wants the DISCOVER's xid and secs).
     pub fn select(&self, xid: u32, secs: u16, offered: Ipv4Addr, server: Ipv4Addr) -> Vec<u8> {
-        let said = self.said();
-        let asking = self.asking(MessageType::Request, xid, secs, &said);
         let message = ClientMessage {
             requested: Some(offered),
             server_id: Some(server),
-            ..asking
+            ..self.asking(MessageType::Request, xid, secs)
         };
         self.broadcast(Ipv4Addr::UNSPECIFIED, &message)
     }
 
     /// Asks whether an address is still this client's (RFC 2131 §4.3.2, INIT-REBOOT).
     pub fn reboot(&self, xid: u32, secs: u16, address: Ipv4Addr) -> Vec<u8> {
-        let said = self.said();
-        let asking = self.asking(MessageType::Request, xid, secs, &said);
         let message = ClientMessage {
             requested: Some(address),
-            ..asking
+            ..self.asking(MessageType::Request, xid, secs)
         };
         self.broadcast(Ipv4Addr::UNSPECIFIED, &message)
     }
 
     /// Extends a lease at the server that granted it (RFC 2131 §4.3.2, RENEWING).
     pub fn renew(&self, xid: u32, secs: u16, leased: Ipv4Addr, hop: Hop) -> Vec<u8> {
-        let said = self.said();
-        let message = self.extending(leased, xid, secs, &said);
-        self.unicast(leased, hop, &message)
+        self.unicast(leased, hop, &self.extending(leased, xid, secs))
     }
 
     /// Extends a lease at any server (RFC 2131 §4.3.2, REBINDING).
     pub fn rebind(&self, xid: u32, secs: u16, leased: Ipv4Addr) -> Vec<u8> {
-        let said = self.said();
-        let message = self.extending(leased, xid, secs, &said);
-        self.broadcast(leased, &message)
+        self.broadcast(leased, &self.extending(leased, xid, secs))
     }
 
     /// Gives a lease back (RFC 2131 §4.4.6).
@@ -200,13 +188,7 @@ impl Sender {
     }
 
     /// Returns a DISCOVER or REQUEST, which lists the options that the client wants.
-    fn asking<'a>(
-        &'a self,
-        kind: MessageType,
-        xid: u32,
-        secs: u16,
-        said: &'a [(u8, Vec<u8>)],
-    ) -> ClientMessage<'a> {
+    fn asking(&self, kind: MessageType, xid: u32, secs: u16) -> ClientMessage<'_> {
         let request_list = self.profile.request.as_deref().unwrap_or(REQUEST_LIST);
         let broadcast = self.is_flagged() || self.wants_broadcast();
         ClientMessage {
@@ -214,24 +196,18 @@ impl Sender {
             broadcast,
             request_list,
             max_size: Some(ClientMessage::MAX as u16),
-            extra: said,
+            extra: self.said(),
             ..self.plain(kind, xid)
         }
     }
 
     /// Returns a REQUEST from the leased address; its answer comes there by unicast whatever the flag says (RFC 2131 §4.1).
-    fn extending<'a>(
-        &'a self,
-        leased: Ipv4Addr,
-        xid: u32,
-        secs: u16,
-        said: &'a [(u8, Vec<u8>)],
-    ) -> ClientMessage<'a> {
+    fn extending(&self, leased: Ipv4Addr, xid: u32, secs: u16) -> ClientMessage<'_> {
         let broadcast = self.wants_broadcast();
         ClientMessage {
             ciaddr: leased,
             broadcast,
-            ..self.asking(MessageType::Request, xid, secs, said)
+            ..self.asking(MessageType::Request, xid, secs)
         }
     }
 
@@ -281,7 +257,7 @@ impl Sender {
             request_list: &[],
             max_size: None,
             message: None,
-            extra: &[],
+            extra: Vec::new(),
         }
     }
 

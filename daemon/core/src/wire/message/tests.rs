@@ -32,7 +32,7 @@ fn client(kind: MessageType) -> ClientMessage<'static> {
         request_list: &[],
         max_size: None,
         message: None,
-        extra: &[],
+        extra: Vec::new(),
     }
 }
 
@@ -87,7 +87,7 @@ fn further_options_are_sent_unless_they_are_ours_to_set() {
     ];
     let extra = [own.as_slice(), &further].concat();
     let mut message = client(MessageType::Discover);
-    message.extra = &extra;
+    message.extra = extra;
     let options = "
         35 01 01
         3d 0d 00 7765622f6c616e2f65746830
@@ -100,9 +100,9 @@ fn further_options_are_sent_unless_they_are_ours_to_set() {
 
 #[test]
 fn a_further_option_that_does_not_fit_a_frame_is_left_out() {
-    let extra = [(43, vec![1; 2000]), (60, vec![2; 300]), (77, vec![3; 200])];
+    let extra = vec![(43, vec![1; 2000]), (60, vec![2; 300]), (77, vec![3; 200])];
     let bytes = ClientMessage {
-        extra: &extra,
+        extra,
         ..client(MessageType::Discover)
     }
     .encode();
@@ -141,7 +141,7 @@ proptest! {
             request_list: &list,
             max_size: Some(1472),
             message: Some(&text),
-            extra: &extra,
+            extra,
             ..client(MessageType::Request)
         };
         let bytes = message.encode();
