@@ -95,11 +95,6 @@ impl Seat {
             .is_some_and(|work| work.former().bare || work.former().taken)
     }
 
-    /// Returns whether the interface keeps what the lease no longer has.
-    pub(crate) fn keeps(&self, holding: &Holding) -> bool {
-        self.keeps_changed(holding) || self.presence.is_left()
-    }
-
     /// Returns whether what the interface carries, besides its MTU, may differ from what the lease says.
     fn differs(&self) -> bool {
         self.work().is_some_and(Work::differs)

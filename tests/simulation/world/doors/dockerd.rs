@@ -19,6 +19,7 @@ pub(super) fn equip(actor: &mut Actor, pool: Option<PoolId>) {
     actor.profile.wants = pool::wants(pool.as_ref());
     let policy = &mut actor.profile.policy;
     (policy.suppress_default_route, policy.follow_router) = (true, true);
+    (policy.on_change, policy.on_expiry) = Default::default();
     policy.prefix = pool.as_ref().map(|pool| pool.subnet.prefix_len());
     actor.pool = pool;
 }

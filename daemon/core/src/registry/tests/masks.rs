@@ -8,9 +8,8 @@ const LATER: &str = "192.0.2.50/25";
 
 /// An endpoint whose lease has had another mask since Docker was told about it, and whose link is being moved into its
 /// container.
-fn masked_anew(on_change: OnChange) -> Rig {
+fn masked_anew() -> Rig {
     let mut rig = with_network();
-    rig.profile.policy.on_change = on_change;
     rig.profile.policy.suppress_default_route = true;
     rig.create_endpoint("e1", OWN);
     rig.mask = [255, 128];
@@ -28,7 +27,7 @@ fn comes_in(rig: &mut Rig) {
 #[test]
 fn an_address_with_an_old_mask_gets_the_leases() {
     for comes_late in [true, false] {
-        let mut rig = masked_anew(OnChange::Apply);
+        let mut rig = masked_anew();
         if comes_late {
             comes_in(&mut rig);
             rig.configure(A);
@@ -48,7 +47,7 @@ fn an_address_with_an_old_mask_gets_the_leases() {
 
 #[test]
 fn an_old_mask_put_on_without_a_daemon_is_replaced() {
-    let mut rig = masked_anew(OnChange::Apply);
+    let mut rig = masked_anew();
     comes_in(&mut rig);
     rig.run_for(10.0);
     assert_eq!(rig.on_link(), [LATER]);
@@ -57,13 +56,4 @@ fn an_old_mask_put_on_without_a_daemon_is_replaced() {
     rig.run_for(10.0);
     let found = (rig.on_link(), rig.only_record().former.clone());
     assert_eq!(found, (vec![LATER.to_owned()], None));
-}
-
-#[test]
-fn on_change_keep_keeps_the_mask_that_docker_was_told() {
-    let mut rig = masked_anew(OnChange::Keep);
-    rig.interface.carry([A.parse().unwrap()]);
-    comes_in(&mut rig);
-    rig.run_for(10.0);
-    assert_eq!(rig.on_link(), [A]);
 }

@@ -343,39 +343,3 @@ fn of_two_lans_each_endpoint_finds_its_own_interface() {
     let br = |parent: &str| lan_on(parent, 0);
     assert_eq!(places, [(br("br0"), false), (br("br1"), true)]);
 }
-
-#[test]
-fn what_changed_unseen_under_keep_was_not_taken_off() {
-    for restarts in [[true, false], [false, true], [true, true]] {
-        let mut rig = Rig::new(8);
-        rig.profile.policy.on_change = OnChange::Keep;
-        rig.profile.policy.suppress_default_route = true;
-        rig.add_endpoint(OWN, "a");
-        rig.put_inside(1, OWN);
-        rig.configure(A);
-        rig.run_until(1020.0);
-        // The daemon puts the next one on, and the server gives the first again while the interface is out of sight.
-        rig.renumber(rig.t1());
-        rig.run_for(30.0);
-        let other = vec![B.to_owned()];
-        assert_eq!(rig.on_link(), other);
-        rig.inside.remove(&OWN);
-        rig.kernel(KernelMessage::LinkGone((Cookie(1), 2)));
-        rig.lease = 10_000;
-        rig.renumber(rig.t1());
-        rig.give = FIRST;
-        rig.run_for(20.0);
-        for restart in restarts {
-            if restart {
-                rig.restart();
-            }
-            rig.put_inside(1, OWN);
-            rig.run_for(80.0);
-        }
-        let record = rig.only_record();
-        let found = (record.lease.address.to_string(), record.taken_off);
-        assert_eq!(found, (A.to_owned(), false));
-        let found = (rig.on_link(), rig.told(EventKind::AddressRemoved));
-        assert_eq!(found, (other, 0));
-    }
-}

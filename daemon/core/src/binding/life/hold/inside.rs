@@ -16,7 +16,6 @@ use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME};
 use crate::effect::Outcome;
 use crate::event::EventKind;
 use crate::grant::Grant;
-use crate::grant::policy::OnChange;
 use crate::interface::{Done, Holding, Interfaces, Presence, Seat, Work, Worked};
 use crate::link::{LinkCause, LinkView};
 use crate::rules::{Rule, cut};
@@ -180,13 +179,12 @@ impl Hold {
     pub(in crate::binding) fn on_time(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now.boot;
         let has_lease = self.client.lease().is_some();
-        let follows = has_lease && cx.own.profile.policy.on_change == OnChange::Apply;
         let Some(seat) = cx.own.seat_mut(cx.interfaces) else {
             return;
         };
         if seat.end_setup(now) {
             // What changed in the lease since the interface was last known, or the runtime last told, is changed there too.
-            let rare = self.rare.as_mut().filter(|_| follows);
+            let rare = self.rare.as_mut().filter(|_| has_lease);
             if let Some(carried) = rare.and_then(|rare| rare.carried.take()) {
                 seat.due().leave_behind(carried, false);
                 self.after.record = true;
@@ -425,12 +423,9 @@ impl Hold {
         if cx.own.told.is_none_or(|told| IpNet::V4(told) != there) || cut(Rule::OutdatedAddress) {
             return;
         }
-        let holding = self.holding(cx.own);
-        let is_kept = cx
-            .own
-            .seat(cx.interfaces)
-            .is_none_or(|seat| seat.keeps(&holding));
-        if let Some(outdated) = holding.outdated().filter(|_| !is_kept) {
+        let is_left = cx.own.presence(cx.interfaces).is_left();
+        let outdated = self.holding(cx.own).outdated();
+        if let Some(outdated) = outdated.filter(|_| !is_left) {
             self.replaces(Some(outdated), cx);
         }
     }

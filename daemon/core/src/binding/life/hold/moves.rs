@@ -16,7 +16,6 @@ use crate::binding::common::persistence::Persistence;
 use crate::binding::life::release::LEFT;
 use crate::binding::{Cx, Leave, Life, Living, Next, Owed, Release, SAME};
 use crate::event::EventKind;
-use crate::grant::policy::OnChange;
 use crate::link::{Link, LinkCause, LinkView};
 use crate::outbox::{Stake, Task, Waiter};
 use crate::record::Former;
@@ -84,23 +83,9 @@ impl Hold {
         if let Some(seat) = cx.own.seat_mut(cx.interfaces) {
             seat.is_found(holding.grant.as_ref(), view, now);
         }
-        let is_there = |own: &IpNet| {
-            view.addresses
-                .iter()
-                .any(|there| there.addr() == own.addr())
-        };
-        let is_on = holding
-            .grant
-            .as_ref()
-            .is_some_and(|grant| grant.addresses.iter().any(is_there));
-        let keeps = holding.on_change == OnChange::Keep;
-        let rare = self.rare.as_mut().filter(|_| keeps);
-        let was = rare.and_then(|rare| rare.carried.take());
-        if let (Some(was), Some(seat)) = (was, cx.own.seat_mut(cx.interfaces))
-            && was.addresses.iter().any(is_there)
-        {
-            seat.changed(&holding, &was);
-        }
+        let is_there = |own: &IpNet| view.has(own.addr());
+        let grant = holding.grant.as_ref();
+        let is_on = grant.is_some_and(|grant| grant.addresses.iter().any(is_there));
         match holding.outdated() {
             // An address that is not there yet is replaced when it comes: others may come with it.
             Some(outdated) => self.replaces(Some(outdated).filter(is_there), cx),

@@ -30,15 +30,6 @@ impl Rig {
         self.drain();
     }
 
-    /// At T1 the server refuses to extend what it gave; from a second later on it gives another address.
-    pub(in crate::registry::tests) fn renumber(&mut self, t1: f64) {
-        self.give = OTHER;
-        self.granted.clear();
-        self.server = Server::NaksOnly;
-        self.run_until(t1 + 1.0);
-        self.server = Server::Up;
-    }
-
     /// A slow server answers the next message.
     pub(in crate::registry::tests) fn answer_next(&mut self) {
         if let Some((exchange, bytes)) = self.backlog.as_mut().and_then(VecDeque::pop_front) {
