@@ -354,17 +354,12 @@ impl Living for Acquire {
             if self.phase == Phase::Probe && self.has_ended(cx.now.boot) {
                 return self.seek_another(None, cx);
             }
-            if self.falls_back(cx.now.boot)
-                && let Some(resort) = &mut self.resort
-            {
-                resort.fall_back(&self.quest, cx);
-            }
+            let falls_back = self.falls_back(cx.now.boot);
+            let resort = self.resort.as_mut().filter(|_| falls_back);
+            let asks_once_more = resort.is_some_and(|resort| resort.fall_back(&self.quest, cx));
             self.survey(cx);
             self.go_aside(cx);
-            if self.falls_back(cx.now.boot)
-                && let Some(resort) = &mut self.resort
-                && resort.asks_once_more(cx.now.boot)
-            {
+            if asks_once_more {
                 self.client.hurry(cx.now.boot);
             }
             // Its permit ends: whom a server ignores keeps no other from asking.

@@ -54,39 +54,31 @@ impl ReleaseExchange {
     /// Does what is due by the clock. A server that ARP does not find gets its RELEASE in an Ethernet broadcast. For a server behind
     /// a router, the RELEASE goes to where the last ACK came from, since no router forwards what it received in a broadcast.
     pub fn on_clock(&mut self, now: Instant) -> ReleaseAction {
-        match self
-            .resolver
-            .as_mut()
-            .map(|resolver| resolver.on_clock(now, true))
-        {
+        let resolver = self.resolver.as_mut();
+        match resolver.map(|resolver| resolver.on_clock(now, true)) {
             Some(QuestionAction::Ask(frames)) => ReleaseAction::Ask(frames),
             Some(QuestionAction::Wait) => ReleaseAction::Wait,
-            Some(QuestionAction::Over) | None if self.lease.on_link() => {
-                self.send(Mac::BROADCAST, self.resolver.is_none())
-            }
             Some(QuestionAction::Over) | None => {
-                self.send(self.lease.server_mac, self.resolver.is_none())
+                let mac = match self.lease.on_link() {
+                    true => Mac::BROADCAST,
+                    false => self.lease.server_mac,
+                };
+                self.send(mac, self.resolver.is_none())
             }
         }
     }
 
     /// Goes on with an ARP packet.
     pub fn on_arp(&mut self, arp: &Arp) -> ReleaseAction {
-        match self
-            .resolver
-            .as_mut()
-            .and_then(|resolver| resolver.on_arp(arp))
-        {
-            Some(mac) => self.send(mac, true),
-            None => ReleaseAction::Wait,
-        }
+        let resolver = self.resolver.as_mut();
+        let found = resolver.and_then(|resolver| resolver.on_arp(arp));
+        found.map_or(ReleaseAction::Wait, |mac| self.send(mac, true))
     }
 
     /// Returns when the clock next matters.
     pub fn deadline(&self) -> Option<Instant> {
-        self.resolver
-            .as_ref()
-            .map(|resolver| resolver.deadline(true))
+        let resolver = self.resolver.as_ref()?;
+        Some(resolver.deadline(true))
     }
 
     fn send(&self, mac: Mac, answered: bool) -> ReleaseAction {

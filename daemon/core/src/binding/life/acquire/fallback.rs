@@ -101,25 +101,22 @@ impl Resort {
         }
     }
 
-    /// Wishes for an address, now that this is due.
-    pub(super) fn fall_back(&mut self, quest: &Quest, cx: &mut Cx<'_>) {
-        match &mut self.awaits {
+    /// Wishes for an address, now that this is due. Returns whether to send the last DISCOVER before that instead.
+    pub(super) fn fall_back(&mut self, quest: &Quest, cx: &mut Cx<'_>) -> bool {
+        let now = cx.now.boot;
+        match self.awaits {
             // Its turn may take long, but servers are there: it waits anew.
-            Awaits::Permit(since) if cx.lans.heard_since(&cx.own.identity.lan, *since) => {
-                *since = cx.now.boot
+            Awaits::Permit(since) if cx.lans.heard_since(&cx.own.identity.lan, since) => {
+                self.awaits = Awaits::Permit(now)
             }
             Awaits::Permit(_) | Awaits::LastAnswer { .. } => self.wish(quest, cx),
-            Awaits::Answer(_) | Awaits::Address { .. } => {}
+            Awaits::Answer(since) => {
+                self.awaits = Awaits::LastAnswer { since, last: now };
+                return true;
+            }
+            Awaits::Address { .. } => {}
         }
-    }
-
-    /// Returns whether to send the last DISCOVER before it falls back, now that something is due.
-    pub(super) fn asks_once_more(&mut self, now: Instant) -> bool {
-        let Awaits::Answer(since) = self.awaits else {
-            return false;
-        };
-        self.awaits = Awaits::LastAnswer { since, last: now };
-        true
+        false
     }
 
     /// Wishes for an address that nobody is known to use.
