@@ -271,33 +271,21 @@ impl Client {
     /// server's offer counts.
     pub fn refuse(&mut self, now: Instant, pause: Duration) -> Output {
         let next = now + pause;
-        self.state = match &mut self.state {
-            State::Requesting { tx, meanwhile, .. } => {
-                // After the pause another transaction begins; until then offers to this one count.
-                let tx = Transaction {
-                    next,
-                    until: next.min(now + RECEIVE_WINDOW),
-                    sent: 0,
-                    soon: 0,
-                    ..*tx
-                };
-                let spare = meanwhile.spare.take();
-                let second = spare.map(|spare| (spare, now + timing::CHOICE));
-                State::Selecting {
-                    tx,
-                    wanted: self.insists,
-                    second,
-                }
-            }
-            State::Init { .. }
-            | State::Selecting { .. }
-            | State::InitReboot { .. }
-            | State::Rebooting { .. }
-            | State::Bound { .. }
-            | State::Extending { .. } => State::Init {
-                at: next,
-                wanted: self.insists,
-            },
+        let wanted = self.insists;
+        self.state = if let State::Requesting { tx, meanwhile, .. } = &mut self.state {
+            // After the pause another transaction begins; until then offers to this one count.
+            let tx = Transaction {
+                next,
+                until: next.min(now + RECEIVE_WINDOW),
+                sent: 0,
+                soon: 0,
+                ..*tx
+            };
+            let spare = meanwhile.spare.take();
+            let second = spare.map(|spare| (spare, now + timing::CHOICE));
+            State::Selecting { tx, wanted, second }
+        } else {
+            State::Init { at: next, wanted }
         };
         self.asked = None;
         self.count().requested = None;

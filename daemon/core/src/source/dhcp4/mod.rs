@@ -308,15 +308,10 @@ impl Client {
 
     /// Returns the address that a server is being asked to commit, and whether another station is known to use it.
     pub fn requesting(&self) -> Option<(Ipv4Addr, bool)> {
-        match &self.state {
-            State::Requesting { offer, taken, .. } => Some((offer.ip(), taken.is_some())),
-            State::Init { .. }
-            | State::Selecting { .. }
-            | State::InitReboot { .. }
-            | State::Rebooting { .. }
-            | State::Bound { .. }
-            | State::Extending { .. } => None,
-        }
+        let State::Requesting { offer, taken, .. } = &self.state else {
+            return None;
+        };
+        Some((offer.ip(), taken.is_some()))
     }
 
     /// Returns, once there is an answer, whether it came only with the broadcast flag set.
