@@ -239,7 +239,6 @@ const HAPPENS: &[&str] = &[
     "pools that were asked for again",
     "refusals of rogues",
     "released",
-    "renewed as another was offered the address",
     "servers that know clients by chaddr",
     "servers that restarted with their database",
     "servers that restarted without it",

@@ -46,7 +46,7 @@ pub(crate) enum Mutation {
     ChangeIgnored,
     /// A server is believed even if the network's configuration denies it.
     RogueBelieved,
-    /// A refused lease is requested again at once, as often as it is refused.
+    /// A lease is looked for without a pause.
     StormAnswered,
     /// Name servers are not published.
     PublishForgotten,
@@ -84,8 +84,6 @@ pub(crate) struct Subject {
     own: VecDeque<Effect>,
     /// Changes of links that were cut short, with how many of their steps were kept from the world.
     cut: BTreeMap<OpId, usize>,
-    /// Frames that the mutation sends once more.
-    echoes: u32,
     /// The LANs that a mutation hides, by the names that it uses instead.
     lans: BTreeMap<Lan, Lan>,
 }
@@ -105,7 +103,6 @@ impl Subject {
             dropped: BTreeSet::new(),
             own: VecDeque::new(),
             cut: BTreeMap::new(),
-            echoes: 0,
             lans: BTreeMap::new(),
         }
     }
@@ -260,10 +257,9 @@ impl Subject {
                 self.cut.insert(*op, all - steps.len());
             }
             (Mutation::StormAnswered, Effect::Send { frame, .. })
-                if kind_of(frame) == Some(Kind::Discover) && self.echoes < 40 =>
+                if kind_of(frame) == Some(Kind::Discover) =>
             {
-                self.echoes += 1;
-                self.echo(&effect);
+                (0..40).for_each(|_| self.echo(&effect));
             }
             (Mutation::UnmakeForgotten, Effect::Unmake { owner, .. }) => {
                 // Deleting a link that is not there succeeds.

@@ -54,7 +54,7 @@ pub(crate) enum Rule {
     Rogue,
     /// 4: two live attachments hold one address of a LAN.
     Twice,
-    /// A message outside its window, or again too soon (RFC 2131 §4.1, §4.4.5).
+    /// A client looks for a lease too often.
     Timing,
     /// No server heard a client soon after its link had been away for long.
     Unconfirmed,

@@ -116,7 +116,6 @@ impl World {
         self.now += asleep;
         self.clocks.resumed = self.now;
         self.calls.resumed(asleep);
-        self.timing.awakes(self.now);
         // Dockerd may move a link just as the daemon finds that it was left too long, and ends its lease.
         let late = self
             .kernel

@@ -56,7 +56,6 @@ impl World {
         });
         self.go_blind();
         self.show(&Seen::Started);
-        self.remember_times();
         self.excuse_outdated();
         self.forget_unwritten();
         let now = self.now;
@@ -206,7 +205,7 @@ impl World {
         self.kernel.forget_watched();
         self.store.daemon_ended();
         (self.calls, self.effects) = Default::default();
-        self.timing.daemon_ended();
+        self.timing.begins_anew();
         self.timer = None;
         self.carried.clear();
         for id in self.requests.keys().copied().collect::<Vec<_>>() {
@@ -472,7 +471,7 @@ impl World {
         self.note(|| format!("> {id:?} {}", brief_call(&call)));
         self.calls.request(self.now, id, &call);
         self.show(&Seen::Requested(&call));
-        self.asked_anew(&call);
+        self.timing.begins_anew();
         self.takes_its_turn(id);
         if add_of(&call).is_some() {
             self.add_begins(id);

@@ -64,7 +64,6 @@ impl World {
         self.note(|| "WIND DOWN".to_owned());
         self.winding_down = true;
         self.plan.heal();
-        self.timing.healed(self.now);
         (self.disk_full, self.disk_turned) = (false, self.now);
         self.wires_heal();
         self.see_again();

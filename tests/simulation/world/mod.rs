@@ -269,7 +269,7 @@ impl World {
             calls: Calls::default(),
             effects: Effects::default(),
             oracles: oracles::all(),
-            timing: Timing::new(plan.fallback.is_some()),
+            timing: Timing::default(),
             published: BTreeMap::new(),
             publishes: 0,
             wired: Wired::new(plan.lans),

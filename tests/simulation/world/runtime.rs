@@ -105,8 +105,7 @@ impl World {
     /// Makes a client begin again in another place.
     pub(super) fn begins_anew(&mut self, index: usize) {
         let actor = &self.actors[index];
-        self.timing
-            .moved(self.now, &(actor.lan, actor.client_key()));
+        self.timing.settled(&(actor.lan, actor.client_key()));
     }
 
     /// Sends the daemon a request: over a connection, or, if there is none, as the shim does.

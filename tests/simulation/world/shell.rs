@@ -562,7 +562,7 @@ impl World {
             self.fail(Rule::EventAhead, format!("{event:?}"));
         }
         if trusts {
-            self.remember_times();
+            self.timing.begins_anew();
         }
         self.noted(told, &going);
     }

@@ -1,23 +1,14 @@
 //! The messages of clients and servers, judged where clients send them and where clients hear them.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
-use leasehold_core::effect::{Call, PoolCall};
-use leasehold_core::identity::Attachment;
-use leasehold_core::record::RecordState;
 use netns_fixtures::model::{ClientKey, Kind, Message, Packet, Purpose, code, decode};
 
 use super::actor::Actor;
 use super::seen::Seen;
 use super::{Micros, SECOND, World};
-use crate::subject::{is_in, key_of};
-use crate::timing::Times;
 use crate::trace::Brief;
 use crate::watch::Rule;
-
-/// How long after another client was offered its address a client may renew its lease at any time.
-const OFFERED: u64 = 30 * SECOND;
 
 impl World {
     /// Judges a frame that a client sends. `strays` means that nobody has the Ethernet address that it goes to.
@@ -53,40 +44,7 @@ impl World {
         let Some(purpose) = Purpose::of(message, Some(to)) else {
             return;
         };
-        let key = message.key();
-        // A question, which an oracle of its own judges.
-        if self.plan.fallback.is_some() && self.has_fallback(&(lan, key.clone())) {
-            return;
-        }
-        let waited_for = purpose == Purpose::Discover && self.calls.waits_for(self.now, &key);
-        let address = if message.ciaddr.is_unspecified() {
-            message.address(code::REQUESTED)
-        } else {
-            Some(message.ciaddr)
-        };
-        let offers = address
-            .into_iter()
-            .flat_map(|address| self.offers_of(lan, address));
-        let offered = offers.filter(|(to, _)| **to != key).map(|(_, at)| at).max();
-        // A try that did not reach its server is made again later.
-        let again = |at| {
-            self.may_lapse
-                && self
-                    .timing
-                    .last_start(&(lan, key.clone()))
-                    .is_none_or(|start| at >= start)
-        };
-        let offered = offered.is_some_and(|at| self.now < at + OFFERED || again(at));
-        let early = offered || self.now < self.segments[lan].ordered;
-        if offered && purpose == Purpose::Renew {
-            self.stats
-                .count("renewed as another was offered the address");
-        }
-        let asked = (message.xid, message.address(code::SERVER));
-        if let Err(how) = self
-            .timing
-            .sent(self.now, (lan, key), purpose, asked, waited_for, early)
-        {
+        if let Err(how) = self.timing.sent(self.now, (lan, message.key()), purpose) {
             self.fail(Rule::Timing, how);
         }
     }
@@ -122,84 +80,6 @@ impl World {
             .map(|((_, address, _), _)| *address)
     }
 
-    /// Makes a client for which a caller asks begin anew.
-    pub(super) fn asked_anew(&mut self, call: &Call) {
-        let is_told = |attachment: &Attachment, address| {
-            let actor = self
-                .actors
-                .iter()
-                .find(|actor| actor.is_told_once() && actor.attachment == *attachment);
-            actor
-                .and_then(|actor| actor.told.as_ref())
-                .is_some_and(|told| told.ip() == address)
-        };
-        let concerned = if let Call::Network(call) = call {
-            self.concerned(call)
-        } else {
-            None
-        };
-        let concerns = |attachment: &Attachment| match call {
-            Call::Add(add) => add.attachment == *attachment,
-            Call::Del {
-                attachment: deleted,
-                ..
-            } => deleted == attachment,
-            Call::Collect { network, .. } => is_in(attachment, network),
-            Call::Order(order) => order.which.name == Some(attachment.to_string()),
-            Call::Check { .. }
-            | Call::Status { .. }
-            | Call::Ready
-            | Call::List
-            | Call::Show(_)
-            | Call::Ranges => false,
-            Call::Pool(PoolCall::ReleaseAddress { address, .. }) => is_told(attachment, *address),
-            Call::Pool(
-                PoolCall::Request(_) | PoolCall::Release { .. } | PoolCall::Reserve { .. },
-            ) => false,
-            Call::Network(_) => concerned.as_ref() == Some(attachment),
-        };
-        for actor in self
-            .actors
-            .iter()
-            .filter(|actor| concerns(&actor.attachment))
-        {
-            self.timing.asked(&(actor.lan, actor.client_key()));
-        }
-    }
-
-    /// Gives clients that know no lease the times in their records: their daemon starts, or a lease from an earlier boot is used
-    /// unconfirmed.
-    pub(super) fn remember_times(&mut self) {
-        let boot = format!("boot-{}", self.clocks.boot);
-        let bound = self
-            .store
-            .durable
-            .values()
-            .filter(|r| r.state == RecordState::Bound && r.boot.0 == boot);
-        let known = bound.filter_map(|record| {
-            let lan = self
-                .segments
-                .iter()
-                .position(|segment| segment.lan == record.identity.lan)?;
-            let (start, times) = (self.world_time(record.lease.start), record.lease.times?);
-            let at = |after: Duration| start + after.as_micros() as u64;
-            let times = Times {
-                start,
-                t1: at(times.t1),
-                t2: at(times.t2),
-                end: at(times.end),
-            };
-            Some(((lan, key_of(&record.identity.client_id)), times))
-        });
-        for (who, times) in known.collect::<Vec<_>>() {
-            let known = self.timing.last_start(&who);
-            if known.is_some_and(|known| known >= times.start) {
-                continue;
-            }
-            self.timing.knows(self.now, who, times);
-        }
-    }
-
     /// Records that a server's message reached its client.
     pub(super) fn heard(&mut self, lan: usize, bytes: &[u8]) {
         let payload = bytes.get(42..).unwrap_or_default();
@@ -223,19 +103,7 @@ impl World {
             let (name, address) = (self.segments[lan].lan.clone(), message.yiaddr);
             self.causes_of(|record| record.identity.lan == name && record.lease.ip() == address);
         }
-        // A NAK through a relay may not be the last word.
-        if is_nak && message.giaddr.is_unspecified() {
-            self.timing.refused(&(lan, key.clone()));
-        }
         if message.kind() == Some(Kind::Ack) {
-            // Others that were offered the same address no longer ask for it, and ask anew if it is offered again.
-            let others = self
-                .offers_of(lan, message.yiaddr)
-                .map(|(to, _)| to.clone())
-                .filter(|to| *to != key);
-            for other in others.collect::<Vec<_>>() {
-                self.timing.refused(&(lan, other));
-            }
             // An ACK after the end comes too late.
             let was_told = |actor: &Actor| {
                 actor
@@ -253,9 +121,7 @@ impl World {
                 return;
             };
             if xid == message.xid {
-                if let Some(times) = Times::of(&message, sent) {
-                    self.timing.knows(self.now, (lan, message.key()), times);
-                }
+                self.timing.settled(&(lan, message.key()));
                 let seconds = message
                     .number(code::LEASE_TIME)
                     .filter(|seconds| *seconds != u32::MAX);

@@ -40,8 +40,6 @@ pub(crate) struct Segment {
     pub(super) away: Vec<Micros>,
     /// Until when nobody hears each station.
     pub(super) mute: Vec<Micros>,
-    /// Until when its clients may be heard before T1, because an operator has their leases extended.
-    pub(super) ordered: Micros,
     /// The judge.
     pub(crate) judge: Judge,
 }
@@ -149,7 +147,6 @@ impl Segment {
             changed: None,
             away,
             mute,
-            ordered: 0,
             judge: Judge::default(),
         }
     }

@@ -4,10 +4,7 @@ use leasehold_core::effect::{Answer, Call, Order, Upshot, Verb, Which};
 
 use crate::watch::Rule;
 use crate::world::actor::{Act, Asked, Errand, Phase};
-use crate::world::{Event, Micros, SECOND, World};
-
-/// How long after an order a client may be heard before T1: its turn, and three tries of 28 s.
-const HEARD: Micros = 40 * SECOND;
+use crate::world::{Event, SECOND, World};
 
 /// Orders about a LAN.
 #[derive(Debug)]
@@ -30,9 +27,6 @@ impl Errand for Operator {
             };
             let id = world.file_errand(lan, &Self, Call::Show(Box::new(which.clone())));
             world.after(20, 2_000, Event::Request(id));
-            // Many take turns.
-            world.segments[lan].ordered =
-                world.now + HEARD * (1 + world.actors.len() as Micros / 100);
             let id = world.file_errand(
                 lan,
                 &Self,
