@@ -73,7 +73,7 @@ pub(super) struct Ledger {
     /// When a client's hold of an address ends at its server.
     pub(super) granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
     /// The xid of each client's last REQUEST, and when the first REQUEST with that xid was sent: a lease counts from then.
-    pub(super) latest: BTreeMap<(usize, ClientKey), ((u32, Option<Ipv4Addr>), Micros)>,
+    pub(super) latest: BTreeMap<(usize, ClientKey), (Said, Micros)>,
     /// When a client was last offered or granted an address.
     pub(super) offered: BTreeMap<(usize, Ipv4Addr, ClientKey), Micros>,
     /// The same as `granted`, but as the client knows it from the ACKs to its last REQUEST.
