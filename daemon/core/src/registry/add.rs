@@ -285,7 +285,6 @@ impl Registry {
         if lease.resolver().is_some() {
             self.tables.out.resolvers.insert(attachment.clone());
         }
-        self.audit.saw(&mut self.tables, id);
         self.seeking.wait(&mut self.tables, id);
         self.answer_add(&attachment, answer);
     }

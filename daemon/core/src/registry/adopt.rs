@@ -9,13 +9,11 @@ use std::collections::BTreeMap;
 
 use ipnet::Ipv4Net;
 
-use super::sight::Sight;
 use super::tables::Tables;
 use super::timers::Key;
 use crate::backoff::{Backoff, RARELY};
 use crate::effect::{Adoptee, Answer, Failure, Why};
 use crate::identity::Attachment;
-use crate::link::directory_of;
 use crate::time::Instant;
 
 /// The containers that must still be adopted, and those that could not be.
@@ -84,13 +82,7 @@ impl Adoptions {
     }
 
     /// Handles the answer to a try.
-    pub(super) fn tried(
-        &mut self,
-        tables: &mut Tables,
-        sight: &Sight,
-        attachment: Attachment,
-        answer: Answer,
-    ) {
+    pub(super) fn tried(&mut self, tables: &mut Tables, attachment: Attachment, answer: Answer) {
         match answer {
             Answer::Leased { tenures } => {
                 for tenure in tenures {
@@ -99,25 +91,21 @@ impl Adoptions {
                 }
                 self.forget(&attachment);
             }
-            Answer::Failed(failure) => self.failed(tables, sight, attachment, &failure),
+            Answer::Failed(failure) => self.failed(tables, attachment, &failure),
             // An ADD gets no other answer.
             _ => {}
         }
     }
 
-    fn failed(
-        &mut self,
-        tables: &mut Tables,
-        sight: &Sight,
-        attachment: Attachment,
-        failure: &Failure,
-    ) {
+    fn failed(&mut self, tables: &mut Tables, attachment: Attachment, failure: &Failure) {
         let Some(mut adoption) = self.pending.remove(&attachment) else {
             return;
         };
         self.failures
             .insert(attachment.clone(), failure.to_string());
-        if !may_live(tables, sight, &adoption, failure) {
+        // A namespace that is missing may be out of this daemon's sight.
+        let is_over = matches!(failure, Failure::Link { cause, .. } if cause.is_gone() && !cause.is_missing());
+        if is_over {
             tracing::warn!(%attachment, %failure, "not adopted");
             return;
         }
@@ -131,21 +119,5 @@ impl Adoptions {
         adoption.next = Some(tables.now.boot + pause);
         self.pending.insert(attachment, adoption);
         self.time(tables);
-    }
-}
-
-/// Returns whether a container may still run after its adoption failed like this. A namespace that is not seen is gone if the
-/// next look does not find it either, and another namespace with a lease is seen in the same directory.
-fn may_live(tables: &Tables, sight: &Sight, adoption: &Adoption, failure: &Failure) -> bool {
-    let Failure::Link { cause, .. } = failure else {
-        return true;
-    };
-    let netns = adoption.adoptee.add.place.netns();
-    let blind = !adoption.tries.has_failed()
-        || !netns.is_some_and(|netns| sight.sees(directory_of(netns), &tables.bindings));
-    if cause.is_missing() {
-        blind
-    } else {
-        !cause.is_gone()
     }
 }

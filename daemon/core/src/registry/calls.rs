@@ -88,10 +88,7 @@ impl Registry {
             Caller::Collection(of) | Caller::Operator(of) => {
                 Returning::go_on(self, of, &attachment, answer)
             }
-            Caller::Adoption => {
-                self.adoptions
-                    .tried(&mut self.tables, &self.audit.sight, attachment, answer)
-            }
+            Caller::Adoption => self.adoptions.tried(&mut self.tables, attachment, answer),
             Caller::Above => self.notices.push_back(Notice::Answered {
                 id,
                 attachment,

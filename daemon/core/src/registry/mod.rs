@@ -6,8 +6,8 @@
 //! * Below: `tables` has the bindings (`index`) and what they work with and share: deadlines (`timers`), profiles (`profiles`),
 //!   effects, LANs, interfaces.
 //! * Parts that know only the tables, each with data of its own: `pacing` gives permits and turns, `seek` finds interfaces that
-//!   nobody names, `watch` looks at interfaces, with `sight`, which decides whether a missing namespace is gone, `fallback` gives
-//!   an address of a local range if servers are silent, `servers` notices which of them fall silent.
+//!   nobody names, `watch` looks at interfaces, `fallback` gives an address of a local range if servers are silent, `servers`
+//!   notices which of them fall silent.
 //! * Calls: `jobs` has those that are not answered yet, with one file per kind. `calls` gives those about an attachment their turn
 //!   (`slots`, `operation`), and has DEL. An ADD is an `admission` until it is past its `rivals`; `add` goes on to its binding;
 //!   `adopt` has the containers that already ran. `check` is a CHECK.
@@ -39,7 +39,6 @@ mod recover;
 mod rivals;
 mod seek;
 mod servers;
-mod sight;
 mod slots;
 mod tables;
 #[cfg(test)]
@@ -307,7 +306,6 @@ impl Registry {
         let Some(mac) = self.tables.bindings.get(id).and_then(Binding::sought) else {
             return self.orphans.add(id, event, self.tables.now.boot);
         };
-        self.audit.sight.forget(id);
         if !left_inside(self, id) {
             self.seeking.wait_again(&mut self.tables, id, mac, event);
         }
@@ -536,7 +534,6 @@ impl Registry {
             }
         }
         self.turns.end(&mut self.tables, id);
-        self.audit.sight.forget(id);
         self.seeking.wait_no_more(&mut self.tables, id);
         self.tables.remove(id);
         if let Some(attachment) = attachment {

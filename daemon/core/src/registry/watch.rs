@@ -1,8 +1,18 @@
 //! Looks at interfaces when the kernel's reports may have been lost, or leave something open.
+//!
+//! A daemon with the wrong `--host-prefix`, or in a mount or PID namespace that does not show those of the containers, sees
+//! none of them, and would give back the leases of running containers. So missing is not gone. A namespace whose path no
+//! longer leads to it is gone if its directory shows any other ([`LinkCause::NetnsRemoved`]). Otherwise nothing is given back
+//! before a DEL, a GC, a report from the kernel or the lease's end, with which its row ends; until then looks go on, and a lease
+//! whose namespace is seen again goes on where it was. A namespace without a path that the kernel still knows is not missing
+//! ([`LinkCause::NoPath`]).
+//!
+//! So if a host's last container ended without a DEL while no daemon ran, it may keep its address until the lease's end, or
+//! until the next container shows that this daemon can see: that hurts nobody. An address that is given away under a running
+//! container costs two containers their network.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::sight::Sight;
 use super::slots::Slots;
 use super::tables::Tables;
 use super::timers::Key;
@@ -24,7 +34,6 @@ pub(super) struct Audit {
     under_way: BTreeMap<At, Option<NewsCount>>,
     /// How often the look at an interface failed, for those that are tried again.
     failures: BTreeMap<At, Backoff>,
-    pub(super) sight: Sight,
 }
 
 impl Audit {
@@ -34,7 +43,6 @@ impl Audit {
             waiting: VecDeque::new(),
             under_way: BTreeMap::new(),
             failures: BTreeMap::new(),
-            sight: Sight::default(),
         }
     }
 
@@ -93,13 +101,6 @@ impl Audit {
     fn look_at_next(&mut self, tables: &mut Tables) {
         while self.under_way.len() < self.most {
             let Some(at) = self.waiting.pop_front() else {
-                if self.under_way.is_empty() {
-                    let witnesses = self.sight.witnesses(&tables.bindings);
-                    if !witnesses.is_empty() {
-                        self.waiting.extend(witnesses);
-                        continue;
-                    }
-                }
                 return;
             };
             let held = tables.held_at(at);
@@ -111,12 +112,7 @@ impl Audit {
                     self.under_way.insert(at, Some(tables.interfaces.asked(at)));
                     tables.out.inspect_with(Waiter::Audit(at), target, settles);
                 }
-                None => {
-                    self.failures.remove(&at);
-                    for id in tables.interfaces.bindings(at.0, Some(at.1)) {
-                        self.sight.forget(id);
-                    }
-                }
+                None => _ = self.failures.remove(&at),
             }
         }
     }
@@ -139,25 +135,6 @@ impl Audit {
         self.look_at_next(tables);
     }
 
-    /// Records that a binding's namespace was not seen.
-    fn doubt(&mut self, tables: &mut Tables, id: BindingId) {
-        let binding = tables.bindings.get(id).filter(|binding| binding.is_held());
-        binding
-            .into_iter()
-            .for_each(|binding| self.sight.doubt(binding));
-    }
-
-    /// Records that a binding's namespace was seen. What was not seen in its directory is looked at once more.
-    pub(super) fn saw(&mut self, tables: &mut Tables, id: BindingId) {
-        let Some(binding) = tables.bindings.get(id) else {
-            return;
-        };
-        self.sight
-            .saw(binding)
-            .into_iter()
-            .for_each(|other| self.look_for(tables, other));
-    }
-
     /// Tells the bindings of an interface what a look showed there.
     fn saw_interface(
         &mut self,
@@ -168,9 +145,6 @@ impl Audit {
         view: &LinkView,
     ) {
         self.failures.remove(&at);
-        for id in &held {
-            self.saw(tables, *id);
-        }
         // If something is missing there, nobody else removed it.
         held.retain(|id| {
             let binding = tables.bindings.get(*id);
@@ -203,28 +177,19 @@ impl Audit {
         let now = tables.now;
         let mut backoff = self.failures.remove(&at).unwrap_or_default();
         for id in held {
-            // If no path led there before, the kernel was asked, and no longer knows it.
-            let binding = tables.bindings.get(id);
-            let was_pathless = binding.is_some_and(|binding| binding.is_pathless);
             let is_pathless = matches!(cause, LinkCause::NoPath(_));
-            let counts = !outdated && (self.sight.takes_voucher(id) || was_pathless);
-            // Whether or not this daemon is blind: without a lease there is nothing to give back, and an interface that is found
-            // by its Ethernet address is searched for in all namespaces first.
+            // Whether or not this daemon is blind: without a lease there is nothing to give back; an interface that is found by
+            // its Ethernet address is searched for in all namespaces first; and if no path led there before, the kernel was
+            // asked, and no longer knows it.
             let is_over = !outdated
                 && cause.is_unseen()
                 && !is_pathless
                 && tables.bindings.get(id).is_some_and(|binding| {
-                    binding.lacks_lease(now.boot) || binding.profile.wants.is_found_later()
+                    binding.lacks_lease(now.boot)
+                        || binding.profile.wants.is_found_later()
+                        || binding.is_pathless && cause.is_missing()
                 });
-            let is_gone = cause.is_gone() && (counts || !cause.is_missing()) || is_over;
-            if is_gone {
-                self.sight.forget(id);
-                if !cause.is_unseen() {
-                    self.saw(tables, id);
-                }
-            } else if !outdated && cause.is_unseen() && !counts {
-                self.doubt(tables, id);
-            }
+            let is_gone = cause.is_gone() && !cause.is_missing() || is_over;
             if is_gone || is_pathless && !outdated {
                 tables.with(id, |life, cx| life.on_news(News::Gone(cause.clone()), cx));
             }
@@ -236,14 +201,20 @@ impl Audit {
         if outdated {
             return self.look_at(tables, at);
         }
+        let is_first = self.failures.is_empty() && !backoff.has_failed();
         backoff.fail();
         let pause = backoff.pause(LONGEST_PAUSE, &mut tables.rng);
-        // If nothing in a directory is seen, that is reported once for all of it.
-        match cause.is_unseen() {
-            true => {
+        match (cause.is_unseen(), is_first) {
+            (true, true) => tracing::error!(
+                %attachment, %cause,
+                "a network namespace with a lease is out of sight: it ended while no daemon ran, or this daemon does not see \
+                 the containers (--host-prefix, mounts, PID namespace); its lease is kept until its end, a DEL or a GC, and \
+                 renewed only if the kernel knows the namespace, from the host's link"
+            ),
+            (true, false) => {
                 tracing::debug!(%attachment, %cause, ?pause, "namespace not seen: looking again")
             }
-            false => {
+            (false, _) => {
                 tracing::warn!(%attachment, %cause, ?pause, "link could not be looked at: trying again")
             }
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::link::own::{LinkKind, LinkOwner, OwnLink, OwnLinks};
 use crate::link::{
     Cookie, KernelMessage, Link, LinkCause, LinkView, Sighting, Sightings, Sought, Step, Target,
+    directory_of,
 };
 use crate::wire::Mac;
 use ipnet::Ipv4Net;
@@ -277,10 +278,20 @@ impl Kernel {
                     (Ok(()), Some(_)) => Ok(at),
                     (Ok(()), None) => Err(LinkCause::NoLink(ifindex.to_string())),
                     (Err(_), Some(_)) => Err(LinkCause::NoPath(path.clone())),
+                    (Err(LinkCause::NoNetns(_)), None) if self.shows_beside(path) => {
+                        Err(LinkCause::NetnsRemoved(path.clone()))
+                    }
                     (Err(cause), None) => Err(cause),
                 }
             }
         }
+    }
+
+    /// Returns whether the daemon sees a namespace in the directory of a path.
+    fn shows_beside(&self, path: &Path) -> bool {
+        let is_beside = |other: &PathBuf| directory_of(other) == directory_of(path);
+        let mut others = self.paths.keys().filter(|other| is_beside(other));
+        others.any(|other| self.hides(other).is_none())
     }
 
     /// Returns what the daemon finds at the path of a namespace that it does not see.

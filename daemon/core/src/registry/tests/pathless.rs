@@ -58,17 +58,3 @@ fn a_lease_ends_when_the_kernel_forgets_its_namespace() {
     rig.run_until(1090.0);
     assert_eq!((rig.sends(7), rig.rows().len()), (1, 0));
 }
-
-#[test]
-fn a_namespace_without_a_path_vouches_for_no_other() {
-    let mut rig = pathless();
-    rig.add("b", 2, "b");
-    rig.live.remove(&2);
-    rig.missing = |path| match path.ends_with("1") {
-        true => LinkCause::NoPath(path),
-        false => LinkCause::NoNetns(path),
-    };
-    rig.input(Input::Kernel(KernelMessage::Missed));
-    rig.run_until(1100.0);
-    assert_eq!((rig.rows().len(), rig.sends(7)), (2, 0));
-}
