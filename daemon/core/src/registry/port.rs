@@ -7,13 +7,10 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 
 use super::Registry;
-use super::operation::Operation;
-use super::slots::Asked;
 use crate::binding::{Binding, Life};
 use crate::grant::Grant;
 use crate::grant::policy::Policy;
 use crate::identity::{Attachment, Lan};
-use crate::limits::Limits;
 use crate::record::BindingId;
 use crate::source::Lease;
 use crate::time::Instant;
@@ -109,35 +106,4 @@ impl<'a> PortHolding<'a> {
         };
         self.0.lease(now).map(|lease| lease.grant(&policy))
     }
-}
-
-/// Applies these limits from now on to a network's ADDs that came with limits and have no lease yet.
-pub(crate) fn limit(core: &mut Registry, network: &str, limits: &Limits) {
-    for (_, slot) in core
-        .slots
-        .iter_mut()
-        .filter(|(attachment, _)| attachment.network() == network)
-    {
-        let waiting = slot
-            .waiting
-            .iter_mut()
-            .filter_map(|waiting| match &mut waiting.asked {
-                Asked::Add(add) => Some(add),
-                Asked::Del | Asked::Check(_) => None,
-            });
-        let under_way = match &mut slot.operation {
-            Some(Operation::Adding(admission)) => Some(&mut admission.quest.add),
-            Some(_) | None => None,
-        };
-        waiting
-            .chain(under_way)
-            .flat_map(|add| &mut add.limits)
-            .for_each(|own| own.clone_from(limits));
-    }
-    let asking: Vec<_> = PortHolding::asking_in(core, network)
-        .map(PortHolding::id)
-        .collect();
-    asking
-        .into_iter()
-        .for_each(|asking| core.tables.with(asking, |life, _| life.limit(limits)));
 }

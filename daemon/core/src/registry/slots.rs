@@ -52,10 +52,6 @@ impl Slots {
         self.0.iter()
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&Arc<Attachment>, &mut Slot)> {
-        self.0.iter_mut()
-    }
-
     pub(super) fn get(&self, attachment: &Attachment) -> Option<&Slot> {
         self.0.get(attachment)
     }

@@ -14,7 +14,7 @@ use crate::job::LIMIT;
 use crate::outbox::DoorWaiter;
 use crate::pool::{MOST_RESERVED, PoolFault, PoolId, PoolRecord};
 use crate::record::{BindingId, Change};
-use crate::registry::{PortHolding, leave, limit};
+use crate::registry::{PortHolding, leave};
 
 /// A call that waits for the store.
 #[derive(Debug)]
@@ -149,7 +149,6 @@ impl PoolChange {
         }
         record.reserved.insert(address);
         changes.push(put(record.clone()));
-        limit_asking(desk, pool);
         let undo = Undo::Reserved(pool.clone(), address);
         Self::begin(desk, id, changes, (Answer::Reserved(address), undo))
     }
@@ -238,18 +237,8 @@ fn forget_pool(desk: &mut Desk<'_>, pool: &PoolId) {
 /// Ends the reservation of an address. Returns what to write, if it was reserved.
 fn unreserve(desk: &mut Desk<'_>, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
     let record = desk.docker.pools.get_mut(pool)?;
-    let change = record
-        .reserved
-        .remove(&address)
-        .then(|| put(record.clone()));
-    limit_asking(desk, pool);
-    change
-}
-
-/// Tells the ADDs of a pool that have no lease yet which addresses they may get.
-fn limit_asking(desk: &mut Desk<'_>, pool: &PoolId) {
-    let limits = desk.docker.pools.limits(pool);
-    limit(desk.registry, &pool.to_string(), &limits);
+    let was_there = record.reserved.remove(&address);
+    was_there.then(|| put(record.clone()))
 }
 
 /// Returns whose lease an address that Docker gives back stands for.
