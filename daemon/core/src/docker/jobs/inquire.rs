@@ -16,7 +16,7 @@ use crate::effect::{Answer, Failure, FrameMeta, OpId, Outcome, PoolRequest, Requ
 use crate::identity::ClientId;
 use crate::link::{Hears, Line, LinkCause, Sockets};
 use crate::outbox::{DoorWaiter, Exchange, Owner, Waiter};
-use crate::patience::{LINK_DOWN, OFFER};
+use crate::patience::OFFER;
 use crate::pool::{PoolFault, PoolId};
 use crate::silence::{AHEAD, Silence};
 use crate::source::{ClientProfile, Inquiry, OfferedLan, Sender};
@@ -31,34 +31,17 @@ pub(in crate::docker) struct LanInquiry {
     limit: Instant,
     began: Instant,
     exchange: Exchange,
-    /// The name of the LAN's link, while it has no carrier.
-    no_carrier: Option<String>,
     /// The inquiry, once the first sockets are open.
     inquiry: Option<Box<Inquiry>>,
     /// Where it speaks, once the LAN's link is found.
     line: Option<Line>,
-    /// How many frames had come in on its LAN then, once they are counted.
-    before: Option<u64>,
-    /// The count, and later the search for the reason of the silence, while it is under way.
+    /// The search for the reason of the silence, once it has begun.
     survey: Option<OpId>,
-    /// Whether that search has begun.
-    searches: bool,
     /// What was found about the reason.
     reason: Option<Box<Silence>>,
 }
 
 impl LanInquiry {
-    /// Counts the frames that have come in, or searches for the reason of the silence.
-    fn surveys(&mut self, id: RequestId, desk: &mut Desk<'_>) {
-        let Some(line) = &self.line else { return };
-        let waiter = Waiter::Above(DoorWaiter::Call(id));
-        let (lan, counts) = (&self.request.lan, !self.searches);
-        self.survey = Some(
-            desk.out()
-                .survey_for(waiter, line.link.clone(), lan, counts),
-        );
-    }
-
     /// Looks for the reason of a silence shortly before the end. Returns when, if that is still to come.
     fn looks_for_reason(
         &mut self,
@@ -67,19 +50,13 @@ impl LanInquiry {
         desk: &mut Desk<'_>,
     ) -> Option<Instant> {
         let at = self.limit - AHEAD;
-        if self.searches {
-            return None;
-        }
+        let line = self.line.as_ref().filter(|_| self.survey.is_none())?;
         if now < at {
             return Some(at);
         }
-        self.searches = true;
-        // A count that is still under way comes too late.
-        self.survey
-            .take()
-            .into_iter()
-            .for_each(|op| desk.out().forget(op));
-        self.surveys(id, desk);
+        let waiter = Waiter::Above(DoorWaiter::Call(id));
+        let link = line.link.clone();
+        self.survey = Some(desk.out().survey_for(waiter, link, &self.request.lan, false));
         None
     }
 
@@ -136,15 +113,9 @@ impl LanInquiry {
                 kept: 0,
             };
         }
-        match &self.no_carrier {
-            Some(ifname) => Failure::NoCarrier {
-                ifname: ifname.clone(),
-                waited,
-            },
-            None if self.exchange.is_finding() => {
-                Failure::TimedOut("a look at the LAN's link", waited)
-            }
-            None => Failure::TimedOut("sockets on the LAN's link", waited),
+        match self.exchange.is_finding() {
+            true => Failure::TimedOut("a look at the LAN's link", waited),
+            false => Failure::TimedOut("sockets on the LAN's link", waited),
         }
     }
 
@@ -159,12 +130,9 @@ impl LanInquiry {
             request,
             began: desk.now().boot,
             exchange: Exchange::default(),
-            no_carrier: None,
             inquiry: None,
             line: None,
-            before: None,
             survey: None,
-            searches: false,
             reason: None,
         };
         look.find(id, desk);
@@ -181,24 +149,19 @@ impl LanInquiry {
         match outcome {
             Outcome::Inspected(Ok(view)) if self.exchange.found() => {
                 if !self.request.place().has_carrier(&view) {
-                    self.no_carrier = Some(view.ifname);
-                    desk.time_call(id, (desk.now().boot + LINK_DOWN).min(self.limit));
-                    return self.waits();
+                    let waited = whole_millis(desk.now().boot.saturating_since(self.began));
+                    let ifname = view.ifname;
+                    return self.end(desk, id, Err(Failure::NoCarrier { ifname, waited }));
                 }
                 let link = self.request.place().link(&view, &self.request.lan);
                 let shared = self.request.profile.on_parent;
                 self.line = Some(Line::over(link, &view, shared));
-                self.surveys(id, desk);
                 self.open(id, desk);
             }
-            Outcome::Surveyed(survey) if !self.searches => {
-                (self.survey, self.before) = (None, survey.received);
-            }
             Outcome::Surveyed(survey) => {
-                self.survey = None;
                 self.reason = Some(Box::new(Silence {
                     ifname: self.request.ifname.clone(),
-                    before: self.before,
+                    before: None,
                     up_for: None,
                     survey,
                     server: None,
@@ -231,9 +194,6 @@ impl LanInquiry {
             return self.end(desk, id, Err(failure));
         }
         let mut next = self.limit;
-        if self.no_carrier.take().is_some() {
-            self.find(id, desk);
-        }
         if let Some(inquiry) = self.inquiry.as_mut().filter(|_| self.exchange.can_send()) {
             let again = inquiry.asks_again(now.boot);
             if again && self.line.as_mut().is_some_and(Line::go_beside) {
