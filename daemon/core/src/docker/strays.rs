@@ -14,10 +14,9 @@ use super::endpoints::Endpoint;
 use super::record::DockerRecord;
 use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::effect::{Outcome, Why};
-use crate::identity::DoorId;
 use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
 use crate::network::{AddressSource, EndpointRecord, Mode, Wiring, is_in_network};
-use crate::patience::{NEXT_STEP, SLOW_START};
+use crate::patience::NEXT_STEP;
 use crate::record::{DoorKey, DoorRecord};
 use crate::registry::{DoorTimer, PortHolding, leave};
 use crate::rules::{Rule, cut};
@@ -115,11 +114,10 @@ impl Desk<'_> {
                 let heard = std::mem::take(&mut self.docker.strays.listing.heard);
                 let is_news = |owner: &LinkOwner| !heard.contains(owner);
                 let by_id = self.docker.endpoints.by_id.iter_mut();
-                let by_id = by_id.filter(|(_, endpoint)| !endpoint.left);
                 // A link that is still there has been there since it was first heard about.
                 let has_left = |owner: &LinkOwner| is_news(owner) && !owners.contains(owner);
                 let gone = by_id.filter(|(id, _)| has_left(&LinkOwner::Endpoint((*id).clone())));
-                gone.for_each(|(_, endpoint)| _ = endpoint.hear(false, now.boot));
+                gone.for_each(|(_, endpoint)| endpoint.hear(false, now.boot));
                 self.docker.strays.strangers = strangers;
                 owners
                     .into_iter()
@@ -127,8 +125,6 @@ impl Desk<'_> {
                     .for_each(|owner| self.own_link(owner, true));
                 self.time_strays();
                 self.forget_those_without_lease();
-                let known: Vec<_> = self.docker.endpoints.by_id.keys().cloned().collect();
-                known.iter().for_each(|id| self.await_inside(id));
             }
             Err(cause) => {
                 tracing::warn!(%cause, "cannot list the links that were made for Docker: trying again");
@@ -171,12 +167,8 @@ impl Desk<'_> {
             LinkOwner::Vlan { .. } => {}
             LinkOwner::Endpoint(id) => match self.docker.endpoint_mut(id) {
                 Some(endpoint) => {
-                    let came = endpoint.hear(there, self.registry.tables.now.boot);
+                    endpoint.hear(there, self.registry.tables.now.boot);
                     self.time_strays();
-                    match came {
-                        true => self.await_container(id),
-                        false => self.await_inside(id),
-                    }
                 }
                 None if there && !is_unread => self.unmake_alone(owner),
                 None => {}
@@ -243,7 +235,8 @@ impl Desk<'_> {
         }
     }
 
-    /// Forgets the endpoints whose lease was over before they were known here.
+    /// Forgets the endpoints whose lease is over, and whose links are not in the host's namespace: a dockerd that was killed never says
+    /// so.
     fn forget_those_without_lease(&mut self) {
         let is_over = |record: &EndpointRecord| {
             matches!(&record.source, AddressSource::Leased(of) if PortHolding::of(self.registry, of).is_none())
@@ -255,54 +248,6 @@ impl Desk<'_> {
         {
             self.forget_and_answer(&id, None);
         }
-    }
-
-    /// Gives an endpoint's interface as long to be found as its link may stay in the host's namespace.
-    pub(super) fn await_container(&mut self, id: &DoorId) {
-        let now = self.now();
-        let record = self.docker.endpoint(id).and_then(Endpoint::waits);
-        let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id()));
-        lease.into_iter().for_each(|lease| {
-            self.registry
-                .seeking
-                .wait_for(&mut self.registry.tables, lease, SLOW_START)
-        });
-    }
-
-    /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by
-    /// now, or gone.
-    fn await_inside(&mut self, id: &DoorId) {
-        let Some(record) = self
-            .docker
-            .endpoints
-            .by_id
-            .get(id)
-            .and_then(Endpoint::rests)
-        else {
-            return;
-        };
-        // An endpoint that dockerd forgot says nothing about the container for which the same lease waits under another
-        // endpoint.
-        let has_its_lease =
-            |other: &EndpointRecord| (other.mac, &other.source) == (record.mac, &record.source);
-        if self
-            .docker
-            .endpoints
-            .by_id
-            .values()
-            .filter_map(Endpoint::waits)
-            .any(has_its_lease)
-        {
-            return;
-        }
-        let lease = self
-            .lease_of(record, self.now().boot)
-            .map(|(_, of)| of.id());
-        lease.into_iter().for_each(|lease| {
-            self.registry
-                .seeking
-                .wait_less(&mut self.registry.tables, lease)
-        });
     }
 
     /// Gives back the leases of unknown endpoints: the previous daemon was killed before it had recorded them, so that Docker never

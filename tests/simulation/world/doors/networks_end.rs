@@ -26,7 +26,11 @@ impl World {
             self.crash();
         }
         if self.settle() && self.until(self.now + 10 * SECOND, |_| false) {
-            self.examine_kept_of_networks();
+            // A look at the links shows which endpoints dockerd has forgotten.
+            self.inquire(Call::List);
+            if self.until(self.now + SECOND, |_| false) {
+                self.examine_kept_of_networks();
+            }
         }
     }
 

@@ -56,7 +56,10 @@ impl LanInquiry {
         }
         let waiter = Waiter::Above(DoorWaiter::Call(id));
         let link = line.link.clone();
-        self.survey = Some(desk.out().survey_for(waiter, link, &self.request.lan, false));
+        self.survey = Some(
+            desk.out()
+                .survey_for(waiter, link, &self.request.lan, false),
+        );
         None
     }
 
