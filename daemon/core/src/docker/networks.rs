@@ -2,30 +2,20 @@
 //!
 //! `jobs` creates and deletes them, and `endpoints` has their endpoints.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::identity::DoorId;
-use crate::network::{MOST_NETWORKS, NetworkFault, NetworkRecord};
+use crate::network::{NetworkFault, NetworkRecord};
 
-/// The networks that are known.
+/// The networks that are durable.
 #[derive(Debug, Default)]
 pub(super) struct Networks {
     pub(super) by_id: BTreeMap<DoorId, NetworkRecord>,
-    /// Those that are durable.
-    pub(super) kept: BTreeSet<DoorId>,
     /// Whether a record could not be read: there may be more than is known.
     pub(super) is_unread: bool,
 }
 
 impl Networks {
-    /// Adds a network that the store holds.
-    pub(super) fn recover(&mut self, record: NetworkRecord) {
-        let id = record.id.clone();
-        if self.add(record) {
-            self.kept.insert(id);
-        }
-    }
-
     /// Returns the host links that networks are on.
     pub(super) fn parents(&self) -> impl Iterator<Item = &str> {
         self.by_id.values().map(|record| record.wiring.on.as_str())
@@ -36,19 +26,5 @@ impl Networks {
         self.by_id
             .get(id)
             .ok_or_else(|| NetworkFault::Unknown(id.clone()))
-    }
-
-    /// Adds a network. Returns false if there are too many.
-    pub(super) fn add(&mut self, record: NetworkRecord) -> bool {
-        let has_room = self.by_id.len() < MOST_NETWORKS || self.by_id.contains_key(&record.id);
-        if has_room {
-            self.by_id.insert(record.id.clone(), record);
-        }
-        has_room
-    }
-
-    pub(super) fn forget(&mut self, network: &DoorId) {
-        self.by_id.remove(network);
-        self.kept.remove(network);
     }
 }

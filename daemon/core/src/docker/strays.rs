@@ -64,7 +64,10 @@ impl Desk<'_> {
         for kept in records {
             match DockerRecord::read(&kept) {
                 Ok(DockerRecord::Pool(record)) => _ = self.docker.pools.add(record),
-                Ok(DockerRecord::Network(record)) => self.docker.networks.recover(record),
+                Ok(DockerRecord::Network(record)) => {
+                    let by_id = &mut self.docker.networks.by_id;
+                    by_id.insert(record.id.clone(), record);
+                }
                 Ok(DockerRecord::Endpoint(record)) => self.docker.endpoints.recover(record),
                 Err(error) => {
                     let DoorKey { table, name } = &kept.key;

@@ -26,7 +26,7 @@ enum NetworkStage {
     Looking(OpId),
     /// The link of its VLAN is being made.
     Making(OpId),
-    /// It is being written; it is known already.
+    /// It is being written.
     Writing(OpId),
     /// The store is deleting it; it is still known.
     Forgetting,
@@ -47,10 +47,10 @@ impl NetworkChange {
             {
                 return Err(NetworkFault::Differs(record.id.clone())).into();
             }
-            // Otherwise it is being written, and may not get into the store.
-            if desk.docker.networks.kept.contains(&record.id) {
-                return done();
-            }
+            return done();
+        }
+        if desk.docker.networks.by_id.len() >= MOST_NETWORKS {
+            return Err(NetworkFault::Full(MOST_NETWORKS)).into();
         }
         // No address could be leased for its endpoints, and Docker would only learn that when it makes one.
         if let Some(leased) = desk.docker.pools.is_elsewhere(&record) {
@@ -95,7 +95,10 @@ impl NetworkChange {
 
     /// Returns whether it may have made the link of a VLAN for a network that is not known yet.
     pub(in crate::docker) fn is_making(&self) -> bool {
-        matches!(self.stage, NetworkStage::Making(_))
+        matches!(
+            self.stage,
+            NetworkStage::Making(_) | NetworkStage::Writing(_)
+        )
     }
 
     fn waits(self) -> Next {
@@ -127,18 +130,19 @@ impl NetworkChange {
                 failed(Failure::Link { target, cause })
             }
             (Outcome::Persisted(Ok(())), NetworkStage::Writing(_)) => {
-                desk.docker.networks.kept.insert(self.record.id.clone());
+                let by_id = &mut desk.docker.networks.by_id;
+                by_id.insert(self.record.id.clone(), *self.record);
                 done()
             }
             (Outcome::Persisted(Err(cause)), NetworkStage::Writing(_)) => {
-                take_back(desk, &self.record);
+                unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
                 failed(Failure::Store(cause))
             }
             (Outcome::Persisted(Err(cause)), NetworkStage::Forgetting) => {
                 failed(Failure::Store(cause))
             }
             (Outcome::Persisted(Ok(())), NetworkStage::Forgetting) => {
-                desk.docker.networks.forget(&self.record.id);
+                desk.docker.networks.by_id.remove(&self.record.id);
                 match unmake_vlan(desk, &self.record.wiring, DoorWaiter::Call(id)) {
                     Some(op) => {
                         self.stage = NetworkStage::Unmaking(op);
@@ -158,13 +162,9 @@ impl NetworkChange {
         }
     }
 
-    /// Makes a network known, and answers when that is durable.
+    /// Writes a network, which is known once that is durable.
     fn keep(mut self, desk: &mut Desk<'_>, id: RequestId) -> Next {
         self.record.since = desk.now().wall;
-        if !desk.docker.networks.add((*self.record).clone()) {
-            unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
-            return Err(NetworkFault::Full(MOST_NETWORKS)).into();
-        }
         let change = DockerRecord::Network((*self.record).clone()).put();
         self.stage = NetworkStage::Writing(desk.write(DoorWaiter::Call(id), vec![change]));
         self.waits()
@@ -212,16 +212,15 @@ fn unmake_vlan(desk: &mut Desk<'_>, wiring: &Wiring, waiter: DoorWaiter) -> Opti
     Some(desk.out().unmake(waiter, vlan.owner))
 }
 
-/// Forgets a network that was not kept, unless another call has kept it or may still do so.
+/// Has the store forget a network that nobody was told of, unless another call has kept it or may still do so.
 fn take_back(desk: &mut Desk<'_>, record: &NetworkRecord) {
     let writes = |call: &NetworkChange| {
         call.record.id == record.id && matches!(call.stage, NetworkStage::Writing(_))
     };
-    if desk.docker.networks.kept.contains(&record.id) || desk.docker.changing_networks().any(writes)
-    {
+    let is_known = desk.docker.networks.by_id.contains_key(&record.id);
+    if is_known || desk.docker.changing_networks().any(writes) {
         return;
     }
-    desk.docker.networks.forget(&record.id);
     let change = DockerKey::Network(record.id.clone()).remove();
     desk.out().write_alone(change);
     unmake_vlan(desk, &record.wiring, DoorWaiter::Nobody);
