@@ -19,12 +19,13 @@ use crate::effect::{
     Answer, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId,
 };
 use crate::grant::Grant;
-use crate::identity::{Attachment, DoorId};
+use crate::grant::policy::Policy;
+use crate::identity::{Attachment, DoorId, Identity};
 use crate::link::own::LinkOwner;
 use crate::network::{AddressSource, EndpointRecord, MOST_ENDPOINTS, Mode, NetworkFault};
 use crate::outbox::DoorWaiter;
 use crate::patience::{AFTERWARDS, NEXT_STEP, SLOW_START};
-use crate::registry::{PortHolding, leave};
+use crate::registry::{Binding, bindings, held_by, leave};
 use crate::tenure::Tenure;
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -290,20 +291,20 @@ impl Desk<'_> {
     fn leased_amiss(&self, record: &EndpointRecord) -> Option<NetworkFault> {
         let network = self.docker.networks.get(&record.network).ok();
         let network = network.filter(|network| network.leases)?;
-        let leased = PortHolding::all(self.registry);
-        let leased = leased.filter(|it| it.told() == Some(record.address) && it.is_live());
+        let leased = bindings(self.registry);
+        let leased = leased.filter(|it| it.told == Some(record.address) && it.is_live());
         // All clients on an ipvlan's parent have its Ethernet address, which this network's parent need not have.
-        let leased = leased.filter(|it| it.chaddr() == record.mac || it.is_on_parent());
+        let leased = leased.filter(|it| it.identity.chaddr == record.mac || it.profile.on_parent);
         let leased: Vec<_> = leased.collect();
-        let elsewhere = |holding: &PortHolding<'_>| NetworkFault::Elsewhere {
-            leased: holding.lan().clone(),
+        let elsewhere = |holding: &&Binding| NetworkFault::Elsewhere {
+            leased: holding.identity.lan.clone(),
             own: network.wiring.lan(),
         };
         match leased
             .iter()
-            .find(|holding| network.wiring.is_on(holding.lan()))
+            .find(|holding| network.wiring.is_on(&holding.identity.lan))
         {
-            Some(holding) if holding.is_on_parent() && network.wiring.mode != Mode::Ipvlan => {
+            Some(holding) if holding.profile.on_parent && network.wiring.mode != Mode::Ipvlan => {
                 Some(NetworkFault::ForIpvlan)
             }
             Some(_) => None,
@@ -416,7 +417,7 @@ impl Desk<'_> {
         self.end_strays_beside(&record, &network.wiring);
         let (mtu, holder) = self
             .lease_of(&record, self.now().boot)
-            .map(|(grant, of)| (grant.mtu, of.id()))
+            .map(|(grant, of)| (grant.mtu, of.id))
             .unzip();
         if let Some(holder) = holder {
             let tables = &mut self.registry.tables;
@@ -541,7 +542,7 @@ impl Desk<'_> {
                 .leased_by(&attachment)
                 .next()
                 .is_none()
-            && let Some(holder) = PortHolding::of(self.registry, &attachment).map(PortHolding::id)
+            && let Some(holder) = held_by(self.registry, &attachment).map(|holding| holding.id)
         {
             leave(self.registry, holder, None);
         }
@@ -629,21 +630,26 @@ impl Desk<'_> {
         &self,
         record: &EndpointRecord,
         now: Instant,
-    ) -> Option<(Grant, PortHolding<'_>)> {
+    ) -> Option<(Grant, &Binding)> {
         let holder = match &record.source {
-            AddressSource::Leased(attachment) => PortHolding::of(self.registry, attachment)?,
+            AddressSource::Leased(attachment) => held_by(self.registry, attachment)?,
             AddressSource::Ipam => {
                 let network = self.docker.networks.get(&record.network).ok();
-                let is_it = |holding: &PortHolding<'_>| {
-                    holding.told() == Some(record.address)
-                        && holding.chaddr() == record.mac
-                        && network.is_none_or(|network| network.wiring.is_on(holding.lan()))
+                let is_it = |holding: &&Binding| {
+                    let Identity { lan, chaddr, .. } = &holding.identity;
+                    holding.told == Some(record.address)
+                        && *chaddr == record.mac
+                        && network.is_none_or(|network| network.wiring.is_on(lan))
                         && holding.is_live()
                 };
-                PortHolding::all(self.registry).find(is_it)?
+                bindings(self.registry).find(is_it)?
             }
         };
         // Docker chooses which network a container's default route uses: it gets each router.
-        Some((holder.grant(now)?, holder))
+        let policy = Policy {
+            suppress_default_route: false,
+            ..holder.profile.policy.clone()
+        };
+        Some((holder.lease(now)?.grant(&policy), holder))
     }
 }

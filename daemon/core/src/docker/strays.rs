@@ -18,7 +18,7 @@ use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
 use crate::network::{AddressSource, EndpointRecord, Mode, Wiring, is_in_network};
 use crate::patience::NEXT_STEP;
 use crate::record::{DoorKey, DoorRecord};
-use crate::registry::{DoorTimer, PortHolding, leave};
+use crate::registry::{Binding, DoorTimer, bindings, held_by, leave};
 use crate::rules::{Rule, cut};
 use crate::time::Instant;
 
@@ -242,7 +242,7 @@ impl Desk<'_> {
     /// so.
     fn forget_those_without_lease(&mut self) {
         let is_over = |record: &EndpointRecord| {
-            matches!(&record.source, AddressSource::Leased(of) if PortHolding::of(self.registry, of).is_none())
+            matches!(&record.source, AddressSource::Leased(of) if held_by(self.registry, of).is_none())
                 && !cut(Rule::EndpointWithoutLease)
         };
         for id in self
@@ -260,18 +260,18 @@ impl Desk<'_> {
         if self.docker.networks.is_unread {
             return;
         }
-        let is_one = |holding: &PortHolding<'_>| {
-            is_in_network(holding.attachment())
+        let is_one = |holding: &&Binding| {
+            is_in_network(&holding.attachment)
                 && holding.holds_on_host()
                 && self
                     .docker
                     .endpoints
-                    .leased_by(holding.attachment())
+                    .leased_by(&holding.attachment)
                     .next()
                     .is_none()
         };
-        let found = PortHolding::all(self.registry).filter(is_one);
-        let found: Vec<_> = found.map(PortHolding::id).collect();
+        let found = bindings(self.registry).filter(is_one);
+        let found: Vec<_> = found.map(|holding| holding.id).collect();
         found
             .into_iter()
             .for_each(|id| leave(self.registry, id, None));

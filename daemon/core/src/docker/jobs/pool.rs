@@ -14,7 +14,8 @@ use crate::job::LIMIT;
 use crate::outbox::DoorWaiter;
 use crate::pool::{MOST_RESERVED, PoolFault, PoolId, PoolRecord};
 use crate::record::{BindingId, Change};
-use crate::registry::{PortHolding, leave};
+use crate::registry::{Binding, asking_in, held_in, leave, leaving_in};
+use crate::source::Lease;
 
 /// A call that waits for the store.
 #[derive(Debug)]
@@ -108,18 +109,18 @@ impl PoolChange {
             });
         };
         // Docker will give back the address it was told, whatever the lease is by then.
-        let has = |holding: &PortHolding<'_>| {
-            [
-                holding.leased(now.boot),
-                holding.told().map(|told| told.addr()),
-            ]
-            .contains(&Some(address))
+        let has = |holding: &&Binding| {
+            let leased = holding.lease(now.boot).map(Lease::ip);
+            [leased, holding.told.map(|told| told.addr())].contains(&Some(address))
         };
-        let gets = |holding: &PortHolding<'_>| holding.claimed(now.boot) == Some(address);
+        let gets = |holding: &&Binding| {
+            let claim = holding.standing(now.boot).claim;
+            claim.is_some_and(|claim| claim.address == address)
+        };
         let text = pool.to_string();
-        let holder = PortHolding::held_in(desk.registry, &text).find(has);
-        let holder = holder.or_else(|| PortHolding::asking_in(desk.registry, &text).find(gets));
-        if let Some(holder) = holder.map(|holder| holder.attachment().clone()) {
+        let holder = held_in(desk.registry, &text).find(has);
+        let holder = holder.or_else(|| asking_in(desk.registry, &text).find(gets));
+        if let Some(holder) = holder.map(|holder| (*holder.attachment).clone()) {
             return fail(PoolFault::Leased { address, holder });
         }
         // The store may have lost it.
@@ -218,11 +219,7 @@ pub(super) fn release_pool(desk: &mut Desk<'_>, pool: &PoolId) -> Next {
         .pools
         .get(pool)
         .is_some_and(|record| !record.reserved.is_empty());
-    if !is_reserved
-        && PortHolding::held_in(desk.registry, &pool.to_string())
-            .next()
-            .is_none()
-    {
+    if !is_reserved && held_in(desk.registry, &pool.to_string()).next().is_none() {
         forget_pool(desk, pool);
     }
     Next::Answers(Answer::PoolReleased)
@@ -244,27 +241,24 @@ fn unreserve(desk: &mut Desk<'_>, pool: &PoolId, address: Ipv4Addr) -> Option<Ch
 /// Returns whose lease an address that Docker gives back stands for.
 fn released(desk: &Desk<'_>, pool: &PoolId, address: Ipv4Addr) -> Option<BindingId> {
     let now = desk.now();
-    let told =
-        |holding: &PortHolding<'_>| holding.told().is_some_and(|told| told.addr() == address);
+    let told = |holding: &&Binding| holding.told.is_some_and(|told| told.addr() == address);
     let text = pool.to_string();
-    if let Some(again) = PortHolding::leaving_in(desk.registry, &text).find(told) {
-        return Some(again.id());
+    if let Some(again) = leaving_in(desk.registry, &text).find(told) {
+        return Some(again.id);
     }
-    let told: Vec<_> = PortHolding::held_in(desk.registry, &text)
-        .filter(told)
-        .collect();
+    let told: Vec<_> = held_in(desk.registry, &text).filter(told).collect();
     match &told[..] {
-        [only] => Some(only.id()),
+        [only] => Some(only.id),
         // One endpoint's lease has changed, and another got its old address. Docker takes an interface away before it
         // gives the address back. If both have their interfaces, nobody knows which is meant; when one goes later, its
         // lease is given up then.
         several => {
-            let has = |holding: &PortHolding<'_>| holding.leased(now.boot) == Some(address);
+            let has = |holding: &&Binding| holding.lease(now.boot).map(Lease::ip) == Some(address);
             let without = several
                 .iter()
                 .copied()
                 .filter(|holding| holding.is_on_host());
-            without.min_by_key(has).map(PortHolding::id)
+            without.min_by_key(has).map(|holding| holding.id)
         }
     }
 }
