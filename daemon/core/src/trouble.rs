@@ -8,7 +8,6 @@
 //!    concerns the host. Nothing else is needed to show it.
 //! 3. Add a row to the table under "What `status` reports" in `operations.md`; a test compares that table with [`TroubleKind::ALL`].
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use smol_str::SmolStr;
@@ -16,9 +15,6 @@ use smol_str::SmolStr;
 use crate::identity::Lan;
 use crate::names::named;
 use crate::time::WallTime;
-
-/// How many troubles of one kind are listed one by one. The others become one.
-const MOST: usize = 20;
 
 /// Something that somebody should look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,31 +121,10 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Puts troubles in order, the gravest first. Of many of one kind, the last become one.
+/// Puts troubles in order, the gravest first.
 pub fn listed(mut troubles: Vec<Trouble>) -> Vec<Trouble> {
     troubles.sort_by(|a, b| (a.kind, &a.subject).cmp(&(b.kind, &b.subject)));
-    let mut seen: BTreeMap<TroubleKind, usize> = BTreeMap::new();
-    let mut list: Vec<Trouble> = Vec::new();
-    for trouble in troubles {
-        let seen = seen.entry(trouble.kind).or_default();
-        *seen += 1;
-        match list.last_mut().filter(|_| *seen > MOST) {
-            None => list.push(trouble),
-            Some(last) => {
-                let count = last.count + trouble.count;
-                let sentence = format!("the same is wrong in {} further places", *seen - MOST + 1);
-                let subject = Subject::Host;
-                *last = Trouble {
-                    subject,
-                    count,
-                    sentence,
-                    since: None,
-                    ..trouble
-                };
-            }
-        }
-    }
-    list
+    troubles
 }
 
 #[cfg(test)]
@@ -157,17 +132,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    fn on(link: usize) -> Trouble {
-        Trouble {
-            kind: TroubleKind::LinkDown,
-            subject: Subject::Link(format!("eth{link:03}").into()),
-            since: None,
-            count: 1,
-            sentence: format!("eth{link:03} is down"),
-            remedy: "set it up".to_owned(),
-        }
-    }
 
     #[test]
     fn kinds_have_names_of_their_own_and_are_listed_in_order() {
@@ -177,19 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn the_gravest_troubles_come_first_and_many_become_one() {
-        let full = Trouble {
-            kind: TroubleKind::StoreFails,
-            subject: Subject::Host,
-            ..on(0)
+    fn the_gravest_troubles_come_first() {
+        let on = |kind, link: &str| {
+            let subject = Subject::Link(link.into());
+            Trouble::new(kind, subject, 1, "down".to_owned(), "set it up".to_owned())
         };
-        let listed = listed((0..50).map(on).chain([full.clone()]).collect());
-        assert_eq!((listed.len(), &listed[0]), (1 + MOST, &full));
-        assert_eq!(listed[1..MOST], (0..MOST - 1).map(on).collect::<Vec<_>>());
-        let last = &listed[MOST];
-        assert_eq!(
-            (last.count, last.sentence.as_str()),
-            (31, "the same is wrong in 31 further places")
-        );
+        let [down, other] = ["eth0", "eth1"].map(|link| on(TroubleKind::LinkDown, link));
+        let fails = on(TroubleKind::StoreFails, "eth2");
+        let listed = listed(vec![other.clone(), down.clone(), fails.clone()]);
+        assert_eq!(listed, [fails, down, other]);
     }
 }
