@@ -527,7 +527,6 @@ impl Registry {
             let last = LastAddress {
                 record: id,
                 address: lease.ip(),
-                returns: binding.profile.returns(),
             };
             // A successor writes its own address.
             if self.tables.bindings.holders().of(&key).is_none() {

@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use crate::identity::IdentityKey;
 use crate::record::BindingId;
 
-/// How many identities are remembered. Those of containers, which seldom return, are forgotten first, then the oldest.
+/// How many identities are remembered. Beyond that the oldest is forgotten.
 pub(super) const MOST: usize = 1024;
 
 /// What is remembered about an identity.
@@ -20,8 +20,6 @@ pub(super) struct LastAddress {
     pub(super) record: BindingId,
     /// The address.
     pub(super) address: Ipv4Addr,
-    /// Whether the identity may return with another container.
-    pub(super) returns: bool,
 }
 
 /// Everything that is remembered.
@@ -40,7 +38,7 @@ impl Past {
         let forgotten = replaced.or_else(|| {
             let all = self.last.iter().filter(|_| self.last.len() > MOST);
             let first = all
-                .min_by_key(|(_, (count, last))| (last.returns, *count))
+                .min_by_key(|(_, (count, _))| *count)
                 .map(|(key, _)| key.clone())?;
             self.last.remove(&first).map(|(_, last)| last)
         });
@@ -72,36 +70,7 @@ mod tests {
         LastAddress {
             record: BindingId(n),
             address: Ipv4Addr::from_bits(n as u32),
-            returns: true,
         }
-    }
-
-    #[test]
-    fn a_returning_identity_is_remembered_longer() {
-        let mut past = Past::default();
-        let of_container = |n| LastAddress {
-            returns: false,
-            ..last(n)
-        };
-        for n in 1..MOST as u64 {
-            past.remember(key(n), last(n));
-        }
-        // There is room.
-        assert_eq!(past.remember(key(5000), of_container(5000)), None);
-        assert_eq!(
-            past.remember(key(5001), of_container(5001)),
-            Some(BindingId(5000))
-        );
-        assert_eq!(past.remember(key(5002), last(5002)), Some(BindingId(5001)));
-        assert_eq!(
-            past.remember(key(5003), of_container(5003)),
-            Some(BindingId(5003)),
-            "not at all"
-        );
-        assert_eq!(
-            (past.of(&key(5003)), past.of(&key(1))),
-            (None, Some(last(1)))
-        );
     }
 
     #[test]

@@ -31,7 +31,6 @@ pub(crate) fn recover(core: &mut Registry, boot: BootId, records: Vec<(BindingId
         let last = LastAddress {
             record: id,
             address: record.lease.ip(),
-            returns: record.profile.returns(),
         };
         core.remember(record.identity.key(), last);
     }
