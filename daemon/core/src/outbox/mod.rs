@@ -59,8 +59,6 @@ pub(crate) enum DoorWaiter {
 pub(crate) enum Owner {
     /// A binding.
     Binding(BindingId),
-    /// A call.
-    Call(RequestId),
     /// A call's job in a door above the registry.
     Above(RequestId),
 }
@@ -70,7 +68,6 @@ impl Owner {
     fn waiter(self, task: Task) -> Waiter {
         match self {
             Self::Binding(id) => Waiter::Binding(id, task),
-            Self::Call(id) => Waiter::Call(id),
             Self::Above(id) => Waiter::Above(DoorWaiter::Call(id)),
         }
     }
@@ -204,7 +201,7 @@ impl Outbox {
     pub(crate) fn above(&self, exchange: ExchangeId) -> Option<RequestId> {
         match self.exchange(exchange)? {
             Owner::Above(id) => Some(id),
-            Owner::Binding(_) | Owner::Call(_) => None,
+            Owner::Binding(_) => None,
         }
     }
 

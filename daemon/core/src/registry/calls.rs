@@ -34,7 +34,7 @@ impl Registry {
     /// Goes on with a call after one of its effects is done.
     pub(super) fn call_done(&mut self, id: RequestId, outcome: Outcome) {
         if let Some(job) = self.jobs.by_id.remove(&id) {
-            let next = job.done(self, outcome);
+            let next = job.done(outcome);
             self.call_goes_on(id, next);
         }
     }

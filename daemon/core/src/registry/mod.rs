@@ -278,11 +278,11 @@ impl Registry {
         }
     }
 
-    /// Returns the binding that has these sockets. A STATUS only checks whether sockets can be opened.
+    /// Returns the binding that has these sockets.
     fn has_sockets(&self, exchange: ExchangeId) -> Option<BindingId> {
         match self.tables.out.exchange(exchange)? {
             Owner::Binding(id) => Some(id),
-            Owner::Call(_) | Owner::Above(_) => None,
+            Owner::Above(_) => None,
         }
     }
 

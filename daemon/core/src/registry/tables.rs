@@ -118,7 +118,7 @@ impl Tables {
     pub(crate) fn whose(&self, exchange: ExchangeId) -> Option<Arc<Attachment>> {
         match self.out.exchange(exchange)? {
             Owner::Binding(id) => self.attachment(id),
-            Owner::Call(_) | Owner::Above(_) => None,
+            Owner::Above(_) => None,
         }
     }
 

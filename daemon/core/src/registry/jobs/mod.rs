@@ -67,7 +67,7 @@ impl Job {
             }
             Call::Collect { network, keep } => collect(core, id, &network, &keep),
             Call::Status { parent } => StatusCheck::begin(core, id, parent),
-            Call::Ready => StatusCheck::ready(core, id),
+            Call::Ready => StatusCheck::begin(core, id, None),
             Call::Show(which) => Showing::begin(core, id, &which),
             Call::Order(order) => obey(core, id, &order),
             Call::Ranges => Next::Answers(Answer::Ranges(core.fallbacks.rows(&core.tables))),
@@ -77,9 +77,9 @@ impl Job {
     }
 
     /// Goes on with a call after one of its effects is done.
-    pub(super) fn done(self, core: &mut Registry, outcome: Outcome) -> Next {
+    pub(super) fn done(self, outcome: Outcome) -> Next {
         match self {
-            Self::Status(job) => job.done(core, outcome),
+            Self::Status(job) => job.done(outcome),
             Self::Showing(job) => job.done(outcome),
             Self::Attached(_) | Self::Renewal(_) | Self::Returning(_) => Next::Waits(self),
         }
@@ -89,7 +89,7 @@ impl Job {
     pub(super) fn time_out(self, core: &mut Registry, id: RequestId) -> Next {
         match self {
             Self::Attached(job) => job.time_out(core, id),
-            Self::Status(job) => job.time_out(core),
+            Self::Status(job) => job.time_out(),
             Self::Showing(job) => job.time_out(),
             Self::Renewal(job) => job.time_out(core),
             Self::Returning(job) => job.time_out(),
@@ -101,8 +101,7 @@ impl Job {
         match self {
             Self::Attached(job) => job.hang_up(core, id),
             // What they have begun goes on.
-            Self::Renewal(_) | Self::Returning(_) | Self::Showing(_) => {}
-            Self::Status(job) => job.close(core),
+            Self::Renewal(_) | Self::Returning(_) | Self::Showing(_) | Self::Status(_) => {}
         }
     }
 }
