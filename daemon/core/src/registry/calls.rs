@@ -144,13 +144,13 @@ impl Registry {
     /// Begins the call that has waited longest, if nothing is under way. Forgets an attachment that has nothing.
     pub(super) fn next_call(&mut self, attachment: &Attachment) {
         // A call that is answered at once ends in here; the loop then begins the next one, however many there are.
-        let slot = self.slots.get_mut(attachment);
+        let slot = self.slots.by_attachment.get_mut(attachment);
         let Some(slot) = slot.filter(|slot| !slot.beginning) else {
             return;
         };
         slot.beginning = true;
         while self.begin_next(attachment) {}
-        if let Some(slot) = self.slots.get_mut(attachment) {
+        if let Some(slot) = self.slots.by_attachment.get_mut(attachment) {
             slot.beginning = false;
         }
         self.slots.forget_idle(attachment);
@@ -158,7 +158,7 @@ impl Registry {
 
     /// Begins a call. Returns false if one is under way or none waits.
     fn begin_next(&mut self, attachment: &Attachment) -> bool {
-        let slot = self.slots.get_mut(attachment);
+        let slot = self.slots.by_attachment.get_mut(attachment);
         let Some(slot) = slot.filter(|slot| slot.operation.is_none()) else {
             return false;
         };
@@ -180,7 +180,8 @@ impl Registry {
 
     /// Returns whether an attachment holds or does something.
     pub(super) fn knows(&self, attachment: &Attachment) -> bool {
-        self.tables.bindings.holder(attachment).is_some() || self.slots.contains(attachment)
+        self.tables.bindings.holder(attachment).is_some()
+            || self.slots.by_attachment.contains_key(attachment)
     }
 
     pub(super) fn begin(&mut self, attachment: &Attachment, operation: Operation) {
@@ -188,7 +189,7 @@ impl Registry {
     }
 
     pub(super) fn end(&mut self, attachment: &Attachment) {
-        let slot = self.slots.get_mut(attachment);
+        let slot = self.slots.by_attachment.get_mut(attachment);
         let ended = slot.and_then(|slot| slot.operation.take());
         // The result of its look means nothing to the next call.
         ended
@@ -232,7 +233,7 @@ impl Registry {
                 Answer::Failed(Failure::Cancelled(attachment.clone())),
             );
         }
-        let Some(slot) = self.slots.get_mut(&attachment) else {
+        let Some(slot) = self.slots.by_attachment.get_mut(&attachment) else {
             return;
         };
         let holder = self.tables.bindings.holder(&attachment);

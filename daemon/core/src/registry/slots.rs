@@ -13,7 +13,9 @@ use crate::time::Instant;
 
 /// All attachments that do something. Most hold a lease and do nothing.
 #[derive(Debug, Default)]
-pub(super) struct Slots(BTreeMap<Arc<Attachment>, Slot>);
+pub(super) struct Slots {
+    pub(super) by_attachment: BTreeMap<Arc<Attachment>, Slot>,
+}
 
 /// What one attachment is doing.
 #[derive(Debug, Default)]
@@ -44,40 +46,24 @@ pub(super) enum Asked {
 }
 
 impl Slots {
-    pub(super) fn contains(&self, attachment: &Attachment) -> bool {
-        self.0.contains_key(attachment)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<Attachment>, &Slot)> {
-        self.0.iter()
-    }
-
-    pub(super) fn get(&self, attachment: &Attachment) -> Option<&Slot> {
-        self.0.get(attachment)
-    }
-
-    pub(super) fn get_mut(&mut self, attachment: &Attachment) -> Option<&mut Slot> {
-        self.0.get_mut(attachment)
-    }
-
     /// Returns the slot of an attachment, which is made if there is none.
     pub(super) fn make(&mut self, attachment: &Attachment) -> &mut Slot {
         let attachment = self.shared(attachment);
-        self.0.entry(attachment).or_default()
+        self.by_attachment.entry(attachment).or_default()
     }
 
     /// Returns the copy of an attachment that its slot has, or a new one.
     pub(super) fn shared(&self, attachment: &Attachment) -> Arc<Attachment> {
-        let known = self.0.get_key_value(attachment);
+        let known = self.by_attachment.get_key_value(attachment);
         known.map_or_else(|| Arc::new(attachment.clone()), |(known, _)| known.clone())
     }
 
     pub(super) fn operation(&self, attachment: &Attachment) -> Option<&Operation> {
-        self.get(attachment)?.operation.as_ref()
+        self.by_attachment.get(attachment)?.operation.as_ref()
     }
 
     pub(super) fn operation_mut(&mut self, attachment: &Attachment) -> Option<&mut Operation> {
-        self.get_mut(attachment)?.operation.as_mut()
+        self.by_attachment.get_mut(attachment)?.operation.as_mut()
     }
 
     /// Returns the ADD of an attachment that has no binding yet.
@@ -90,7 +76,7 @@ impl Slots {
 
     /// Returns all ADDs that have no binding yet.
     pub(super) fn admissions(&mut self) -> impl Iterator<Item = &mut Admission> {
-        self.0
+        self.by_attachment
             .values_mut()
             .filter_map(|slot| match &mut slot.operation {
                 Some(Operation::Adding(admission)) => Some(&mut **admission),
@@ -106,11 +92,9 @@ impl Slots {
 
     /// Forgets what an attachment does, if that is nothing.
     pub(super) fn forget_idle(&mut self, attachment: &Attachment) {
-        if self
-            .get(attachment)
-            .is_some_and(|slot| slot.operation.is_none() && slot.waiting.is_empty())
-        {
-            self.0.remove(attachment);
+        let slot = self.by_attachment.get(attachment);
+        if slot.is_some_and(|slot| slot.operation.is_none() && slot.waiting.is_empty()) {
+            self.by_attachment.remove(attachment);
         }
     }
 }

@@ -44,7 +44,7 @@ impl Attached {
             core.answer_attached(id, self, Answer::Failed(failure));
             return Next::Nothing;
         }
-        let Some(slot) = core.slots.get_mut(&self.attachment) else {
+        let Some(slot) = core.slots.by_attachment.get_mut(&self.attachment) else {
             return Next::Waits(Job::Attached(self));
         };
         if let Some(at) = slot.waiting.iter().position(|waiting| waiting.id == id) {
@@ -87,7 +87,7 @@ impl Attached {
     pub(super) fn hang_up(self, core: &mut Registry, id: RequestId) {
         let attachment = &self.attachment;
         core.leavings.waits_no_more(id);
-        let Some(slot) = core.slots.get_mut(attachment) else {
+        let Some(slot) = core.slots.by_attachment.get_mut(attachment) else {
             return;
         };
         slot.waiting

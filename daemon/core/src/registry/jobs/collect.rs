@@ -32,7 +32,7 @@ pub(super) fn collect(
         core.tables.at_release(id, Release::end_grace);
     }
     let holds = core.tables.bindings.attachments().map(|(known, _)| known);
-    let does = core.slots.iter().map(|(known, _)| known);
+    let does = core.slots.by_attachment.keys();
     let known = holds.chain(does).map(|known| &**known);
     let left: BTreeSet<_> = known.filter(|known| stale(known)).cloned().collect();
     core.adoptions.forget_all(stale);
