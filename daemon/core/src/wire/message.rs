@@ -30,18 +30,9 @@ pub enum MessageType {
     Nak,
     /// Client: have it back.
     Release,
-    /// Client with an address of its own: tell me the rest.
-    Inform,
 }
 
 impl MessageType {
-    fn from_wire(byte: u8) -> Option<Self> {
-        use MessageType::*;
-        [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform]
-            .into_iter()
-            .find(|kind| kind.to_wire() == byte)
-    }
-
     fn to_wire(self) -> u8 {
         match self {
             Self::Discover => 1,
@@ -51,7 +42,6 @@ impl MessageType {
             Self::Ack => 5,
             Self::Nak => 6,
             Self::Release => 7,
-            Self::Inform => 8,
         }
     }
 }
@@ -66,7 +56,6 @@ impl fmt::Display for MessageType {
             Self::Ack => "ACK",
             Self::Nak => "NAK",
             Self::Release => "RELEASE",
-            Self::Inform => "INFORM",
         })
     }
 }
@@ -139,10 +128,9 @@ impl Message {
         }
         let fields = Fields::split(options, header.file, header.sname);
         let byte = fields.message_type().ok_or(BadMessage::NoMessageType)?;
-        let kind = match MessageType::from_wire(byte) {
-            Some(kind @ (MessageType::Offer | MessageType::Ack | MessageType::Nak)) => kind,
-            _ => return Err(BadMessage::MessageType(byte)),
-        };
+        let from_servers = [MessageType::Offer, MessageType::Ack, MessageType::Nak];
+        let kind = from_servers.into_iter().find(|kind| kind.to_wire() == byte);
+        let kind = kind.ok_or(BadMessage::MessageType(byte))?;
         Ok(Self {
             kind,
             xid: header.xid,

@@ -71,10 +71,10 @@ fn a_discover_is_the_bytes_of_its_rfc() {
 
 #[test]
 fn an_empty_client_identifier_is_absent() {
-    let mut message = client(MessageType::Inform);
+    let mut message = client(MessageType::Release);
     message.client_id = &[];
     let found = message.encode();
-    assert_eq!(found, expected("0000 0000", "00000000", "35 01 08 ff"));
+    assert_eq!(found, expected("0000 0000", "00000000", "35 01 07 ff"));
 }
 
 #[test]
