@@ -392,7 +392,7 @@ pub struct Taken {
     pub address: IpAddr,
     /// Who has it; the attachment may belong to another network on the same LAN.
     pub attachment: Attachment,
-    /// Since when, in seconds since 1970; absent if only a file of host-local's says that it is taken.
+    /// Since when, in seconds since 1970; absent if that is not known, as for an address of a fallback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
     /// Whether its container is known to be gone: the address is given to another as soon as one is needed.

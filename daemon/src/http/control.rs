@@ -41,10 +41,10 @@ pub(crate) fn ranges(rows: &[RangeRow]) -> control::Ranges {
 
 fn range(row: &RangeRow) -> control::Range {
     let Usage { range, size, taken } = &row.usage;
-    let taken = taken.iter().map(|(address, holding)| control::Taken {
+    let taken = taken.iter().map(|(address, by)| control::Taken {
         address: *address,
-        attachment: attachment(&holding.by),
-        since: Some(holding.since.since_epoch().as_secs()),
+        attachment: attachment(by),
+        since: None,
         gone: false,
     });
     control::Range {

@@ -13,7 +13,6 @@ use std::time::Duration;
 pub use leasehold_range::{BadRange, Range, RangeAddress, RangeConfig, Sets};
 
 use crate::identity::Attachment;
-use crate::time::WallTime;
 
 /// Ranges for containers that no server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,16 +33,7 @@ pub struct FallbackAllocator {
     /// Which addresses are free, and which is next.
     range: leasehold_range::Allocator,
     /// What is taken, in the ranges or not.
-    taken: BTreeMap<IpAddr, RangeHolding>,
-}
-
-/// Who has an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RangeHolding {
-    /// Whose it is.
-    pub by: Arc<Attachment>,
-    /// When it was given.
-    pub since: WallTime,
+    taken: BTreeMap<IpAddr, Arc<Attachment>>,
 }
 
 /// One range, and its taken addresses.
@@ -54,7 +44,7 @@ pub struct Usage {
     /// How many addresses it has for containers.
     pub size: u128,
     /// Those that are taken, in order, and who has each; its attachment may belong to another network on the same LAN.
-    pub taken: Vec<(IpAddr, RangeHolding)>,
+    pub taken: Vec<(IpAddr, Arc<Attachment>)>,
 }
 
 /// That all addresses of a fallback are taken: so many.
@@ -111,9 +101,9 @@ impl Fallback {
 
 impl FallbackAllocator {
     /// Records an address as taken, in a range or not. Of several holders the first counts.
-    pub fn occupy(&mut self, address: IpAddr, holding: RangeHolding) {
+    pub fn occupy(&mut self, address: IpAddr, by: Arc<Attachment>) {
         self.range.take(address);
-        self.taken.entry(address).or_insert(holding);
+        self.taken.entry(address).or_insert(by);
     }
 
     /// Returns whether an address can be given.
@@ -140,7 +130,7 @@ impl FallbackAllocator {
             taken: self
                 .taken
                 .range(range.first..=range.last)
-                .map(|(address, holding)| (*address, holding.clone()))
+                .map(|(address, by)| (*address, by.clone()))
                 .collect(),
         })
     }

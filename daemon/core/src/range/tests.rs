@@ -15,11 +15,8 @@ fn fallback(subnet: &str) -> Fallback {
     Fallback::new(sets, Duration::from_secs(20), 0).expect("one set of IPv4")
 }
 
-fn holding(n: u64) -> RangeHolding {
-    RangeHolding {
-        by: Arc::new(Attachment::cni("lan", format!("c{n}"), "eth0")),
-        since: WallTime::from_epoch(Duration::from_secs(n)),
-    }
+fn holder(n: u64) -> Arc<Attachment> {
+    Arc::new(Attachment::cni("lan", format!("c{n}"), "eth0"))
 }
 
 #[test]
@@ -36,21 +33,21 @@ fn a_fallback_passes_over_what_the_plugin_gave_without_it() {
 fn a_full_fallback_says_how_many_addresses_it_has() {
     let mut allocator = fallback("10.0.0.0/29").allocator(None);
     for n in [5, 3, 4, 6] {
-        allocator.occupy(ip(&format!("10.0.0.{n}")), holding(n));
+        allocator.occupy(ip(&format!("10.0.0.{n}")), holder(n));
     }
     let found = allocator.peek().map(|given| given.address.addr());
     assert_eq!(found, Ok(ip("10.0.0.2")));
-    allocator.occupy(ip("10.0.0.2"), holding(9));
-    allocator.occupy(ip("10.9.9.9"), holding(0));
+    allocator.occupy(ip("10.0.0.2"), holder(9));
+    allocator.occupy(ip("10.9.9.9"), holder(0));
     assert_eq!(allocator.peek(), Err(NoAddress(5)));
 }
 
 #[test]
 fn a_range_lists_its_addresses_in_use() {
     let mut allocator = fallback("10.0.0.0/29").allocator(None);
-    allocator.occupy(ip("10.0.0.3"), holding(3));
-    allocator.occupy(ip("10.9.9.9"), holding(9));
+    allocator.occupy(ip("10.0.0.3"), holder(3));
+    allocator.occupy(ip("10.9.9.9"), holder(9));
     let usage: Vec<_> = allocator.usage().collect();
     assert_eq!((usage.len(), usage[0].size), (1, 5));
-    assert_eq!(usage[0].taken, [(ip("10.0.0.3"), holding(3))]);
+    assert_eq!(usage[0].taken, [(ip("10.0.0.3"), holder(3))]);
 }

@@ -10,9 +10,9 @@ use super::tables::Tables;
 use crate::binding::Binding;
 use crate::effect::RangeRow;
 use crate::identity::{Attachment, Lan};
-use crate::range::{Fallback, FallbackAllocator, NoAddress, RangeAddress, RangeHolding};
+use crate::range::{Fallback, FallbackAllocator, NoAddress, RangeAddress};
 use crate::record::BindingId;
-use crate::time::{Instant, WallTime};
+use crate::time::Instant;
 
 /// What is known about the fallbacks of networks.
 #[derive(Debug, Default)]
@@ -28,14 +28,8 @@ pub(super) struct Fallbacks {
 impl Fallbacks {
     /// Records that an ADD has named a fallback.
     pub(super) fn enter(&mut self, network: &str, lan: &Lan, fallback: &Fallback) {
-        if self
-            .named
-            .get(network)
-            .is_none_or(|(on, known)| on != lan || known != fallback)
-        {
-            self.named
-                .insert(network.to_owned(), (lan.clone(), fallback.clone()));
-        }
+        let named = (lan.clone(), fallback.clone());
+        self.named.insert(network.to_owned(), named);
     }
 
     /// Gives an acquisition an address of a local range that nobody on this host has or is about to get, and that no other station
@@ -69,13 +63,7 @@ impl Fallbacks {
         let hosts = tables.bindings.holders().hosts_on(&lan).into_iter();
         let hosts = hosts.map(IpAddr::V4);
         for address in used.iter().copied().map(IpAddr::V4).chain(hosts) {
-            allocator.occupy(
-                address,
-                RangeHolding {
-                    by: stranger.clone(),
-                    since: tables.now.wall,
-                },
-            );
+            allocator.occupy(address, stranger.clone());
         }
         if let Some(given) = last
             .filter(|last| allocator.is_free(*last))
@@ -101,20 +89,10 @@ impl Fallbacks {
     ) -> FallbackAllocator {
         let now = tables.now;
         let mut allocator = fallback.allocator(self.last.get(lan).copied());
-        let since = |binding: &Binding| {
-            let lease = binding.lease(now.boot);
-            let age = lease.map(|lease| now.boot.saturating_since(lease.start));
-            let age = age.unwrap_or_default();
-            WallTime::from_epoch(now.wall.since_epoch().saturating_sub(age))
-        };
         let is_other = |it: &&Binding| Some(it.id) != but && it.identity.lan == *lan;
         for other in tables.bindings.iter().filter(is_other) {
             if let Some(claim) = other.standing(now.boot).claim {
-                let holding = RangeHolding {
-                    by: other.attachment.clone(),
-                    since: since(other),
-                };
-                allocator.occupy(claim.address.into(), holding);
+                allocator.occupy(claim.address.into(), other.attachment.clone());
             }
         }
         allocator

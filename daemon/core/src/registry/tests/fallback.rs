@@ -298,7 +298,7 @@ fn fallback_ranges_are_listed_with_their_taken_addresses() {
                 .usage
                 .taken
                 .iter()
-                .map(|(address, taken)| format!("{address} {}", taken.by))
+                .map(|(address, taken)| format!("{address} {taken}"))
                 .collect();
             (row.network.as_str(), row.usage.size, taken)
         })
