@@ -44,7 +44,11 @@ pub(crate) struct Desk<'a> {
 
 impl Docker {
     pub(crate) fn parents(&self) -> impl Iterator<Item = &str> {
-        let lans = self.pools.iter().filter_map(|pool| pool.lan.as_ref());
+        let lans = self
+            .pools
+            .by_id
+            .values()
+            .filter_map(|pool| pool.lan.as_ref());
         self.networks.parents().chain(lans.filter_map(Lan::parent))
     }
 
@@ -57,7 +61,11 @@ impl Docker {
         if let Some(limits) = &mut add.limits {
             *limits = self.pools.limits(&pool);
         }
-        let gateway = self.pools.get(&pool).and_then(|record| record.gateway);
+        let gateway = self
+            .pools
+            .by_id
+            .get(&pool)
+            .and_then(|record| record.gateway);
         if let (Some(fallback), Some(gateway)) = (&mut add.fallback, gateway) {
             fallback.go_by(gateway.into());
         }

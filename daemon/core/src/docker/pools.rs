@@ -19,28 +19,16 @@ pub(super) const AGAIN: Duration = Duration::from_secs(10);
 /// The pools that are known, and how often they were asked for.
 #[derive(Debug, Default)]
 pub(super) struct Pools {
-    by_id: BTreeMap<PoolId, PoolRecord>,
+    pub(super) by_id: BTreeMap<PoolId, PoolRecord>,
     /// Since when, and how often, an automatic pool was asked for.
     pub(super) answered: BTreeMap<PoolId, (Instant, u32)>,
 }
 
 impl Pools {
-    /// Returns all of them, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &PoolRecord> {
-        self.by_id.values()
-    }
-
-    pub(super) fn get(&self, id: &PoolId) -> Option<&PoolRecord> {
-        self.by_id.get(id)
-    }
-
-    pub(super) fn get_mut(&mut self, id: &PoolId) -> Option<&mut PoolRecord> {
-        self.by_id.get_mut(id)
-    }
-
     /// Returns the pool with a definition whose subnet a server offered.
     pub(super) fn automatic(&self, definition: &str) -> Option<&PoolRecord> {
-        self.iter()
+        self.by_id
+            .values()
             .find(|record| record.automatic && record.id.definition == definition)
     }
 
@@ -48,7 +36,7 @@ impl Pools {
     /// address meanwhile, and Docker goes on to ask for the pool.
     pub(super) fn found(&self, asked: &PoolId) -> Option<&PoolRecord> {
         let (_, others) = pool::found(&asked.definition)?;
-        self.iter().find(|record| {
+        self.by_id.values().find(|record| {
             (record.id.subnet, record.id.range) == (asked.subnet, asked.range)
                 && pool::found(&record.id.definition).is_some_and(|(_, its)| its == others)
         })
@@ -59,7 +47,8 @@ impl Pools {
         let added = record.id.clone();
         self.by_id.insert(added.clone(), record);
         let others = self
-            .iter()
+            .by_id
+            .values()
             .filter(|_| self.by_id.len() > MOST_POOLS)
             .filter(|record| record.id != added);
         let oldest = others.min_by_key(|record| (!record.reserved.is_empty(), record.since));
@@ -68,13 +57,10 @@ impl Pools {
         Some(oldest)
     }
 
-    pub(super) fn remove(&mut self, id: &PoolId) -> bool {
-        self.by_id.remove(id).is_some()
-    }
-
     /// Returns the addresses that an endpoint of a pool may have, whether the pool is known or not.
     pub(super) fn limits(&self, id: &PoolId) -> Limits {
         let reserved = self
+            .by_id
             .get(id)
             .map(|record| record.reserved.clone())
             .unwrap_or_default();
@@ -87,7 +73,8 @@ impl Pools {
     /// Returns where a network's pool is, if it is not on its LAN. Docker does not say which pool it is, only its subnet.
     pub(super) fn is_elsewhere(&self, network: &NetworkRecord) -> Option<&Lan> {
         let of_subnet = || {
-            self.iter()
+            self.by_id
+                .values()
                 .filter(|pool| network.leases && pool.id.subnet == network.pool)
         };
         let may_be = |lan: Option<&Lan>| lan.is_none_or(|lan| network.wiring.is_on(lan));
@@ -143,7 +130,9 @@ mod tests {
             ),
             (None, None)
         );
-        assert!(pools.automatic("parent=eth2").is_some() && pools.get(&record(1, 0).id).is_some());
+        assert!(
+            pools.automatic("parent=eth2").is_some() && pools.by_id.contains_key(&record(1, 0).id)
+        );
     }
 
     #[test]

@@ -93,12 +93,6 @@ impl Index {
             .filter_map(|id| self.get(*id))
     }
 
-    /// Returns whether this is one of them.
-    pub(super) fn is_sought(&self, id: BindingId) -> bool {
-        self.get(id)
-            .is_some_and(|binding| binding.sought().is_some())
-    }
-
     /// Returns all held bindings whose interface is looked for.
     pub(super) fn sought(&self) -> impl Iterator<Item = &Binding> {
         self.sought

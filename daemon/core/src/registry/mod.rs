@@ -296,8 +296,8 @@ impl Registry {
         for attachment in search.adds {
             self.rival_sought(&attachment, whole);
         }
-        if let Some(number) = search.again {
-            self.seeking.seek(&mut self.tables, by, number);
+        if search.again {
+            self.seeking.seek(&mut self.tables, by, None);
         }
     }
 

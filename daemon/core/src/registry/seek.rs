@@ -43,8 +43,8 @@ pub(crate) struct Seeking {
 /// A search under way.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// It is repeated, in the namespace of this number or in all: there was news meanwhile.
-    pub(super) again: Option<Option<i32>>,
+    /// It is repeated, in all namespaces: there was news meanwhile.
+    pub(super) again: bool,
     /// The bindings that are given up if it does not find their interface.
     last_for: BTreeSet<BindingId>,
     /// The ADDs that wait for it.
@@ -138,7 +138,8 @@ impl Seeking {
         let now = tables.now;
         let bindings = &tables.bindings;
         let awaited = &mut self.awaited;
-        awaited.retain(|id, _| bindings.is_sought(*id));
+        let is_sought = |id| bindings.get(id).is_some_and(|it| it.sought().is_some());
+        awaited.retain(|id, _| is_sought(*id));
         for awaited in awaited.values_mut().filter(|it| now.boot >= it.next) {
             (awaited.is_late, awaited.is_last) = (true, now.boot >= awaited.until);
             awaited.next = if awaited.is_last {
@@ -168,9 +169,7 @@ impl Seeking {
     /// Looks for the interfaces with this Ethernet address, or for all, in the namespace of this number, or in all.
     pub(super) fn seek(&mut self, tables: &mut Tables, mac: Option<Mac>, number: Option<i32>) {
         if let Some(search) = self.searches.get_mut(&mac) {
-            // Two different namespaces: a search through all covers both.
-            let both = search.again.is_some_and(|other| other != number);
-            search.again = Some(number.filter(|_| !both));
+            search.again = true;
             return;
         }
         let wanted = |binding: &Binding| {

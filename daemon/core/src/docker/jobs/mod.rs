@@ -75,7 +75,7 @@ impl Desk<'_> {
     /// Returns the pools, and the links in the host's namespace that daemons with another store made.
     pub(crate) fn list(&mut self) -> (Vec<PoolRecord>, Vec<String>) {
         (
-            self.docker.pools.iter().cloned().collect(),
+            self.docker.pools.by_id.values().cloned().collect(),
             self.strangers(),
         )
     }
@@ -141,6 +141,7 @@ impl Desk<'_> {
             Some(pool) => self
                 .docker
                 .pools
+                .by_id
                 .get(pool)
                 .or_else(|| self.docker.pools.found(pool)),
             None => self.docker.pools.automatic(definition),

@@ -61,7 +61,7 @@ impl PoolChange {
             desk.docker.pools.is_asked_too_often(&pool, desk.now().boot);
         }
         // It may have become known meanwhile, through the same request or a reservation.
-        let known = desk.docker.pools.get(&pool).cloned();
+        let known = desk.docker.pools.by_id.get(&pool).cloned();
         let undo = if known.is_some() {
             Undo::Nothing
         } else {
@@ -102,7 +102,7 @@ impl PoolChange {
     ) -> Next {
         let now = desk.now();
         let fail = |fault| Next::Answers(Answer::Failed(Failure::Pool(fault)));
-        let gateway = || desk.docker.pools.get(pool)?.gateway;
+        let gateway = || desk.docker.pools.by_id.get(pool)?.gateway;
         let Some(address) = address.or_else(gateway) else {
             return fail(PoolFault::NoGateway {
                 subnet: pool.subnet,
@@ -119,7 +119,7 @@ impl PoolChange {
         }
         // The store may have lost it.
         let mut changes = Vec::new();
-        if desk.docker.pools.get(pool).is_none() {
+        if desk.docker.pools.by_id.get(pool).is_none() {
             let since = now.wall;
             let record = PoolRecord {
                 id: pool.clone(),
@@ -131,7 +131,7 @@ impl PoolChange {
             };
             changes.extend(desk.docker.pools.add(record).map(remove));
         }
-        let Some(record) = desk.docker.pools.get_mut(pool) else {
+        let Some(record) = desk.docker.pools.by_id.get_mut(pool) else {
             return Next::Nothing;
         };
         if record.reserved.contains(&address) {
@@ -211,6 +211,7 @@ pub(super) fn release_pool(desk: &mut Desk<'_>, pool: &PoolId) -> Next {
     let is_reserved = desk
         .docker
         .pools
+        .by_id
         .get(pool)
         .is_some_and(|record| !record.reserved.is_empty());
     if !is_reserved && held_in(desk.registry, &pool.to_string()).next().is_none() {
@@ -220,14 +221,14 @@ pub(super) fn release_pool(desk: &mut Desk<'_>, pool: &PoolId) -> Next {
 }
 
 fn forget_pool(desk: &mut Desk<'_>, pool: &PoolId) {
-    if desk.docker.pools.remove(pool) {
+    if desk.docker.pools.by_id.remove(pool).is_some() {
         desk.out().write_alone(remove(pool.clone()));
     }
 }
 
 /// Ends the reservation of an address. Returns what to write, if it was reserved.
 fn unreserve(desk: &mut Desk<'_>, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
-    let record = desk.docker.pools.get_mut(pool)?;
+    let record = desk.docker.pools.by_id.get_mut(pool)?;
     let was_there = record.reserved.remove(&address);
     was_there.then(|| put(record.clone()))
 }
