@@ -368,7 +368,7 @@ impl Desk<'_> {
         match (outcome, endpoint.stage) {
             (Outcome::Made(Ok(())), EndpointStage::Making) if endpoint.ends => self.unmake_link(id),
             (Outcome::Made(Ok(())), EndpointStage::Making) => {
-                self.docker.strays.hear(LinkOwner::Endpoint(id.clone()));
+                self.docker.strays.hear();
                 self.write_endpoint(id);
             }
             (Outcome::Made(Err(cause)), EndpointStage::Making) => {

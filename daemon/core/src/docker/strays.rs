@@ -6,7 +6,6 @@
 //! started plans no container for the links that it finds; and if a new endpoint has the link's Ethernet address, the link is
 //! deleted at once. Links that another store's daemon made are not ours.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Desk;
@@ -14,6 +13,7 @@ use super::endpoints::Endpoint;
 use super::record::DockerRecord;
 use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::effect::{Outcome, Why};
+use crate::identity::DoorId;
 use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
 use crate::network::{AddressSource, EndpointRecord, Mode, Wiring, is_in_network};
 use crate::patience::NEXT_STEP;
@@ -25,33 +25,24 @@ use crate::time::Instant;
 /// How long a list of the links is reused: listing leases once a second must not have the kernel list all links as often.
 const LISTED: Duration = Duration::from_secs(10);
 
-/// What is known about links besides their endpoints.
+/// What is known about links besides their endpoints, and the list of those that there are.
 #[derive(Debug, Default)]
 pub(super) struct Strays {
     /// Links in the host's namespace that daemons with another store made.
     strangers: Vec<String>,
-    listing: Listing,
-}
-
-/// The list of the links that there are.
-#[derive(Debug, Default)]
-struct Listing {
+    /// Whether the list is under way.
     under_way: bool,
     /// Whether it is asked for again.
     again: bool,
     /// When somebody last asked what is left behind.
     asked: Option<Instant>,
-    /// The owners whose links were heard about since it was asked for: it says nothing about these, because it may be older.
-    heard: BTreeSet<LinkOwner>,
     failures: Backoff,
 }
 
 impl Strays {
-    /// Records that something is known about an owner's link: a list that is under way may be older.
-    pub(super) fn hear(&mut self, owner: LinkOwner) {
-        if self.listing.under_way {
-            self.listing.heard.insert(owner);
-        }
+    /// Records that something is known about a link: a list that is under way may be older, and is asked for again.
+    pub(super) fn hear(&mut self) {
+        self.again = self.under_way;
     }
 }
 
@@ -81,18 +72,15 @@ impl Desk<'_> {
     /// Lists our links in the host's namespace.
     pub(crate) fn list_own_links(&mut self) {
         self.set_timer(DoorTimer::OwnLinks, None);
-        let listing = &mut self.docker.strays.listing;
-        listing.again = listing.under_way;
-        if std::mem::replace(&mut listing.under_way, true) {
-            return;
+        self.docker.strays.hear();
+        if !std::mem::replace(&mut self.docker.strays.under_way, true) {
+            self.out().list_own();
         }
-        listing.heard.clear();
-        self.out().list_own();
     }
 
     /// Lists them again after a while: leftovers are deleted then.
     pub(super) fn list_again(&mut self) {
-        let failures = &mut self.docker.strays.listing.failures;
+        let failures = &mut self.docker.strays.failures;
         failures.fail();
         let pause = failures.pause(LONGEST_PAUSE, &mut self.registry.tables.rng);
         self.set_timer(
@@ -107,24 +95,24 @@ impl Desk<'_> {
         let Outcome::OwnLinks(result) = outcome else {
             return;
         };
-        self.docker.strays.listing.under_way = false;
+        self.docker.strays.under_way = false;
+        if std::mem::take(&mut self.docker.strays.again) {
+            return self.list_own_links();
+        }
         match result {
             Ok(OwnLinks { owners, strangers }) => {
                 // A link that should have been deleted, and is there, could not be.
                 if owners.iter().all(|owner| self.has_owner(owner)) {
-                    self.docker.strays.listing.failures = Backoff::default();
+                    self.docker.strays.failures = Backoff::default();
                 }
-                let heard = std::mem::take(&mut self.docker.strays.listing.heard);
-                let is_news = |owner: &LinkOwner| !heard.contains(owner);
                 let by_id = self.docker.endpoints.by_id.iter_mut();
                 // A link that is still there has been there since it was first heard about.
-                let has_left = |owner: &LinkOwner| is_news(owner) && !owners.contains(owner);
-                let gone = by_id.filter(|(id, _)| has_left(&LinkOwner::Endpoint((*id).clone())));
+                let has_left = |id: &DoorId| !owners.contains(&LinkOwner::Endpoint(id.clone()));
+                let gone = by_id.filter(|(id, _)| has_left(id));
                 gone.for_each(|(_, endpoint)| endpoint.hear(false, now.boot));
                 self.docker.strays.strangers = strangers;
                 owners
                     .into_iter()
-                    .filter(is_news)
                     .for_each(|owner| self.own_link(owner, true));
                 self.time_strays();
                 self.forget_those_without_lease();
@@ -133,9 +121,6 @@ impl Desk<'_> {
                 tracing::warn!(%cause, "cannot list the links that were made for Docker: trying again");
                 self.list_again();
             }
-        }
-        if std::mem::take(&mut self.docker.strays.listing.again) {
-            self.list_own_links();
         }
     }
 
@@ -151,9 +136,9 @@ impl Desk<'_> {
     /// daemon lists them again now and then.
     pub(super) fn strangers(&mut self) -> Vec<String> {
         let now = self.now().boot;
-        let listing = &mut self.docker.strays.listing;
-        if listing.asked.is_none_or(|asked| now >= asked + LISTED) {
-            listing.asked = Some(now);
+        let strays = &mut self.docker.strays;
+        if strays.asked.is_none_or(|asked| now >= asked + LISTED) {
+            strays.asked = Some(now);
             self.list_own_links();
         }
         self.docker.strays.strangers.clone()
@@ -161,7 +146,7 @@ impl Desk<'_> {
 
     /// Records that a link of ours is in the host's namespace, or has left it.
     pub(crate) fn own_link(&mut self, owner: LinkOwner, there: bool) {
-        self.docker.strays.hear(owner.clone());
+        self.docker.strays.hear();
         let is_unread = self.docker.networks.is_unread;
         match &owner {
             LinkOwner::Vlan { on, vlan } if there && !self.docker.has_vlan(on, *vlan) => {
