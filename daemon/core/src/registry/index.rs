@@ -10,7 +10,6 @@ use crate::identity::{Attachment, IdentityKey, Lan};
 use crate::link::LinkView;
 use crate::record::BindingId;
 use crate::time::Instant;
-use crate::wire::Mac;
 
 /// The bindings.
 #[derive(Debug, Default)]
@@ -23,8 +22,6 @@ pub(super) struct Index {
     holders: Holders,
     /// The bindings that hold the attachments' leases.
     attachments: BTreeMap<Arc<Attachment>, BindingId>,
-    /// Held bindings whose interface is looked for, by its Ethernet address.
-    sought: BTreeMap<Mac, BTreeSet<BindingId>>,
     /// Bindings whose deadline may have changed during the current input.
     touched: BTreeSet<BindingId>,
 }
@@ -84,44 +81,10 @@ impl Index {
         }
     }
 
-    /// Returns the held bindings whose interface is looked for by this Ethernet address.
-    pub(super) fn sought_by(&self, mac: Mac) -> impl Iterator<Item = &Binding> {
-        self.sought
-            .get(&mac)
-            .into_iter()
-            .flatten()
-            .filter_map(|id| self.get(*id))
-    }
-
-    /// Returns all held bindings whose interface is looked for.
-    pub(super) fn sought(&self) -> impl Iterator<Item = &Binding> {
-        self.sought
-            .values()
-            .flatten()
-            .filter_map(|id| self.get(*id))
-    }
-
-    fn note_sought(&mut self, id: BindingId, was: Option<Mac>, is: Option<Mac>) {
-        if was == is {
-            return;
-        }
-        if let Some(mac) = was
-            && let Some(others) = self.sought.get_mut(&mac)
-        {
-            others.remove(&id);
-            if others.is_empty() {
-                self.sought.remove(&mac);
-            }
-        }
-        is.into_iter()
-            .for_each(|mac| _ = self.sought.entry(mac).or_default().insert(id));
-    }
-
     /// Adds a binding.
     pub(super) fn insert(&mut self, binding: Binding, now: Instant) {
         let id = binding.id;
         self.holders.note(&binding, now);
-        self.note_sought(id, None, binding.sought());
         self.bindings.insert(id, Box::new(binding));
         self.touched.insert(id);
     }
@@ -130,7 +93,6 @@ impl Index {
     pub(super) fn remove(&mut self, id: BindingId) -> Option<Binding> {
         let binding = self.bindings.remove(&id)?;
         self.holders.remove(&binding);
-        self.note_sought(id, binding.sought(), None);
         self.touched.insert(id);
         Some(*binding)
     }
@@ -145,12 +107,9 @@ impl Index {
         let Some(binding) = self.bindings.get_mut(&id) else {
             return;
         };
-        let was = binding.sought();
         f(&mut binding.common, &mut binding.life, &self.holders);
-        let is = binding.sought();
         self.holders.note(binding, now);
         self.touched.insert(id);
-        self.note_sought(id, was, is);
     }
 
     /// Returns the next identity whose live holder went, or got its address, during the current input.

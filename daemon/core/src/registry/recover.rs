@@ -48,10 +48,8 @@ pub(crate) fn recover(core: &mut Registry, boot: BootId, records: Vec<(BindingId
 /// Looks at the interfaces of all held bindings, and searches for those that are sought.
 pub(crate) fn look_around(core: &mut Registry) {
     core.audit.look_at_all(&mut core.tables);
-    let sought = core.tables.bindings.sought();
-    let awaited: Vec<_> = sought.map(|binding| binding.id).collect();
-    awaited
-        .into_iter()
+    let all: Vec<_> = core.tables.bindings.iter().map(|it| it.id).collect();
+    all.into_iter()
         .for_each(|id| core.seeking.wait(&mut core.tables, id));
     core.seeking.seek(&mut core.tables, None, None);
 }

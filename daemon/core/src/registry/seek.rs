@@ -133,6 +133,13 @@ impl Seeking {
         tables.timers.set(Key::Seek, next.map(|at| (at, Why::Work)));
     }
 
+    /// Returns the bindings whose interface is sought. Each of them is awaited.
+    fn sought<'a>(&self, tables: &'a Tables) -> impl Iterator<Item = &'a Binding> {
+        let awaited = self.awaited.keys();
+        let awaited = awaited.filter_map(|id| tables.bindings.get(*id));
+        awaited.filter(|binding| binding.sought().is_some())
+    }
+
     /// Searches all namespaces for interfaces that should have appeared by now.
     pub(super) fn on_clock(&mut self, tables: &mut Tables) {
         let now = tables.now;
@@ -155,7 +162,7 @@ impl Seeking {
     /// Looks for the sought interfaces with this Ethernet address: one was seen in the namespace with this number, or in a known
     /// one.
     pub(super) fn appeared(&mut self, tables: &mut Tables, mac: Mac, number: Option<i32>) {
-        if tables.bindings.sought_by(mac).next().is_some() {
+        if self.sought(tables).any(|it| it.sought() == Some(mac)) {
             self.seek(tables, Some(mac), number);
         }
     }
@@ -172,16 +179,15 @@ impl Seeking {
             search.again = true;
             return;
         }
+        let is_meant = |it: &&Binding| mac.is_none() || it.sought() == mac;
         let wanted = |binding: &Binding| {
             Some(Sought {
                 mac: binding.sought()?,
                 lan: binding.identity.lan.clone(),
             })
         };
-        let sought: BTreeSet<Sought> = match mac {
-            Some(mac) => tables.bindings.sought_by(mac).filter_map(wanted).collect(),
-            None => tables.bindings.sought().filter_map(wanted).collect(),
-        };
+        let meant = self.sought(tables).filter(is_meant);
+        let sought: BTreeSet<Sought> = meant.filter_map(wanted).collect();
         if sought.is_empty() {
             return;
         }
@@ -232,7 +238,7 @@ impl Seeking {
         let last_for = last_for.into_iter().filter(|_| whole);
         last_for.for_each(|id| self.give_up(tables, id));
         // There will be no other search for ADDs to wait for.
-        if tables.bindings.sought().next().is_none() {
+        if self.sought(tables).next().is_none() {
             search.adds.append(&mut self.adds);
         }
         Some((search, whole))
@@ -257,9 +263,8 @@ impl Seeking {
             sought: Sought { mac, lan },
             ..
         } = &sighting;
-        let of_lan = tables.bindings.sought_by(*mac);
-        let of_lan = of_lan.filter(|binding| binding.identity.lan == *lan);
-        let Some(id) = of_lan.map(|binding| binding.id).min() else {
+        let is_it = |it: &&Binding| it.sought() == Some(*mac) && it.identity.lan == *lan;
+        let Some(id) = self.sought(tables).find(is_it).map(|it| it.id) else {
             return;
         };
         let link = sighting.link();
