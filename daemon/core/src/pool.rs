@@ -158,6 +158,20 @@ pub struct PoolRecord {
     pub since: WallTime,
 }
 
+impl PoolRecord {
+    /// Returns a pool of which nothing else is known.
+    pub fn new(id: PoolId, since: WallTime) -> Self {
+        Self {
+            id,
+            lan: None,
+            gateway: None,
+            reserved: BTreeSet::new(),
+            automatic: false,
+            since,
+        }
+    }
+}
+
 /// Why a pool could not be made, or an address could not be reserved in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolFault {
@@ -279,14 +293,7 @@ mod tests {
     fn a_pool_is_json_that_an_operator_can_read() {
         let id = PoolId::new("parent=eth0", net("10.0.0.0/24"), None);
         let since = WallTime::from_epoch(Duration::from_secs(5));
-        let mut record = PoolRecord {
-            id,
-            lan: None,
-            gateway: None,
-            reserved: BTreeSet::new(),
-            automatic: false,
-            since,
-        };
+        let mut record = PoolRecord::new(id, since);
         let short = serde_json::to_string(&record).unwrap();
         assert!(
             short.starts_with(r#"{"id":"10.0.0.0/24;;parent=eth0","since":"#),

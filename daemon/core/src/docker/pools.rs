@@ -96,26 +96,23 @@ impl Pools {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::net::Ipv4Addr;
 
     use super::*;
     use crate::time::WallTime;
 
+    fn pool(n: usize, second: u64) -> PoolRecord {
+        let subnet = "10.0.0.0/24".parse().unwrap();
+        let id = PoolId::new(format!("parent=eth{n}"), subnet, None);
+        PoolRecord::new(id, WallTime::from_epoch(Duration::from_secs(second)))
+    }
+
     #[test]
     fn of_too_many_pools_the_oldest_is_forgotten() {
         let mut pools = Pools::default();
         let record = |n: usize, second: u64| PoolRecord {
-            id: PoolId::new(
-                format!("parent=eth{n}"),
-                "10.0.0.0/24".parse().unwrap(),
-                None,
-            ),
-            lan: None,
-            gateway: None,
-            reserved: BTreeSet::new(),
             automatic: n.is_multiple_of(2),
-            since: WallTime::from_epoch(Duration::from_secs(second)),
+            ..pool(n, second)
         };
         for n in 0..MOST_POOLS {
             assert_eq!(pools.add(record(n, 100 + n as u64)), None);
@@ -139,16 +136,8 @@ mod tests {
     fn the_pool_without_a_reservation_is_forgotten_first() {
         let mut pools = Pools::default();
         let record = |n: usize, reserved: &[Ipv4Addr]| PoolRecord {
-            id: PoolId::new(
-                format!("parent=eth{n}"),
-                "10.0.0.0/24".parse().unwrap(),
-                None,
-            ),
-            lan: None,
-            gateway: None,
             reserved: reserved.iter().copied().collect(),
-            automatic: false,
-            since: WallTime::from_epoch(Duration::from_secs(n as u64)),
+            ..pool(n, n as u64)
         };
         let router = [Ipv4Addr::new(10, 0, 0, 1)];
         for n in 0..MOST_POOLS {

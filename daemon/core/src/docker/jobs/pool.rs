@@ -3,7 +3,6 @@
 //! Pools are not reference-counted as in Docker: some of its paths give back fewer pools than they asked for. A pool is
 //! forgotten when it is given back, no endpoint has a lease in it and no address in it is reserved.
 
-use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use super::{DockerJob, Next};
@@ -62,26 +61,20 @@ impl PoolChange {
         }
         // It may have become known meanwhile, through the same request or a reservation.
         let known = desk.docker.pools.by_id.get(&pool).cloned();
-        let undo = if known.is_some() {
-            Undo::Nothing
-        } else {
-            Undo::Pool(pool.clone())
+        let undo = match known {
+            Some(_) => Undo::Nothing,
+            None => Undo::Pool(pool.clone()),
         };
-        let lan = Some(lan);
-        let new = PoolRecord {
-            id: pool.clone(),
-            lan: lan.clone(),
-            gateway,
-            reserved: BTreeSet::new(),
+        let record = known.unwrap_or_else(|| PoolRecord {
             automatic,
-            since: desk.now().wall,
-        };
-        let record = known.map_or(new, |known| PoolRecord {
-            lan,
-            gateway: known.gateway.or(gateway),
-            ..known
+            ..PoolRecord::new(pool.clone(), desk.now().wall)
         });
-        let gateway = record.gateway;
+        let gateway = record.gateway.or(gateway);
+        let record = PoolRecord {
+            lan: Some(lan),
+            gateway,
+            ..record
+        };
         let forgotten = desk.docker.pools.add(record.clone());
         let mut changes = vec![put(record)];
         changes.extend(forgotten.map(remove));
@@ -120,15 +113,7 @@ impl PoolChange {
         // The store may have lost it.
         let mut changes = Vec::new();
         if desk.docker.pools.by_id.get(pool).is_none() {
-            let since = now.wall;
-            let record = PoolRecord {
-                id: pool.clone(),
-                lan: None,
-                gateway: None,
-                reserved: BTreeSet::new(),
-                automatic: false,
-                since,
-            };
+            let record = PoolRecord::new(pool.clone(), now.wall);
             changes.extend(desk.docker.pools.add(record).map(remove));
         }
         let Some(record) = desk.docker.pools.by_id.get_mut(pool) else {
