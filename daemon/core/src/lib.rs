@@ -83,7 +83,6 @@ pub mod tenure;
 #[cfg(any(test, feature = "testbed"))]
 pub mod testbed;
 pub mod time;
-mod timers;
 pub mod trouble;
 pub mod wire;
 

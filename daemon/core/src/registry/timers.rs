@@ -1,11 +1,11 @@
-//! Who in the registry has a deadline.
+//! Deadlines in order of time, one for each who has one.
 
-use crate::effect::RequestId;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::effect::{RequestId, Why};
 use crate::interface::At;
 use crate::record::BindingId;
-
-/// The deadlines of the registry.
-pub(super) type Timers = crate::timers::Timers<Key>;
+use crate::time::Instant;
 
 /// Whose deadline it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,4 +39,47 @@ pub(crate) enum DoorTimer {
     Strays,
     /// The links that the daemon made are listed again, because that failed.
     OwnLinks,
+}
+
+/// Deadlines, each with its key.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    by_time: BTreeSet<(Instant, Key, Why)>,
+    by_key: BTreeMap<Key, (Instant, Why)>,
+}
+
+impl Timers {
+    /// Sets the deadline of a key, unless it has an earlier one.
+    pub(crate) fn set_no_later(&mut self, key: Key, (at, why): (Instant, Why)) {
+        if self.by_key.get(&key).is_none_or(|(before, _)| at < *before) {
+            self.set(key, Some((at, why)));
+        }
+    }
+
+    /// Sets the deadline of a key, or takes it away.
+    pub(crate) fn set(&mut self, key: Key, deadline: Option<(Instant, Why)>) {
+        let before = match deadline {
+            Some(deadline) => self.by_key.insert(key, deadline),
+            None => self.by_key.remove(&key),
+        };
+        if let Some((at, why)) = before {
+            self.by_time.remove(&(at, key, why));
+        }
+        if let Some((at, why)) = deadline {
+            self.by_time.insert((at, key, why));
+        }
+    }
+
+    pub(crate) fn next(&self) -> Option<(Instant, Why)> {
+        self.by_time.first().map(|(at, _, why)| (*at, *why))
+    }
+
+    /// Returns the keys whose deadline has come, in order of time. They stay until they are set again.
+    pub(crate) fn due(&self, now: Instant) -> Vec<Key> {
+        self.by_time
+            .iter()
+            .take_while(|(at, ..)| *at <= now)
+            .map(|(_, key, _)| *key)
+            .collect()
+    }
 }
