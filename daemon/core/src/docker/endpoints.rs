@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use ipnet::Ipv4Net;
+
 use super::jobs::{DockerJob, Next};
 use super::record::{DockerKey, DockerRecord};
 use super::{Desk, Docker};
@@ -27,7 +29,7 @@ use crate::outbox::DoorWaiter;
 use crate::patience::{AFTERWARDS, NEXT_STEP, SLOW_START};
 use crate::registry::{Binding, bindings, held_by, leave};
 use crate::tenure::Tenure;
-use crate::time::Instant;
+use crate::time::{Instant, WallTime};
 use crate::wire::Mac;
 
 /// The endpoints that are known.
@@ -44,6 +46,21 @@ pub(super) struct Leasing {
     id: DoorId,
     network: DoorId,
     mac: Mac,
+}
+
+impl Leasing {
+    /// Returns what is known once it has an address.
+    fn leased(self, address: Ipv4Net, source: AddressSource, since: WallTime) -> EndpointRecord {
+        let Self { id, network, mac } = self;
+        EndpointRecord {
+            id,
+            network,
+            mac,
+            address,
+            source,
+            since,
+        }
+    }
 }
 
 /// An endpoint.
@@ -256,32 +273,23 @@ impl Desk<'_> {
             mac,
             address,
         } = request;
+        let endpoint = Leasing { id, network, mac };
         match address {
             EndpointAddress::Ipam(address) => {
-                let record = EndpointRecord {
-                    id,
-                    network,
-                    mac,
-                    address,
-                    source: AddressSource::Ipam,
-                    since: self.now().wall,
-                };
+                let record = endpoint.leased(address, AddressSource::Ipam, self.now().wall);
                 match self.leased_amiss(&record) {
                     Some(fault) => self.endpoint_over(&record.id, Err(Failure::Network(fault))),
                     None => self.make_link(record),
                 }
             }
             EndpointAddress::Leased(mut add) => {
-                let known = self.docker.networks.get(&network).ok();
+                let known = self.docker.networks.get(&endpoint.network).ok();
                 add.profile.policy.mtu = known.and_then(|network| network.wiring.mtu);
                 let errand = self.registry.lease(add);
-                if let Some(endpoint) = self.docker.endpoint_mut(&id) {
-                    endpoint.stage = EndpointStage::Leasing(errand);
+                if let Some(known) = self.docker.endpoint_mut(&endpoint.id) {
+                    known.stage = EndpointStage::Leasing(errand);
                 }
-                self.docker
-                    .endpoints
-                    .leasing
-                    .insert(errand, Leasing { id, network, mac });
+                self.docker.endpoints.leasing.insert(errand, endpoint);
             }
         }
     }
@@ -314,25 +322,17 @@ impl Desk<'_> {
 
     /// Goes on when an endpoint has its lease, or cannot get one.
     pub(crate) fn leased(&mut self, errand: RequestId, attachment: Attachment, answer: Answer) {
-        let Some(Leasing { id, network, mac }) = self.docker.endpoints.leasing.remove(&errand)
-        else {
+        let Some(endpoint) = self.docker.endpoints.leasing.remove(&errand) else {
             return;
         };
+        let id = endpoint.id.clone();
         let failure = match answer {
             Answer::Leased { tenures }
                 if let Some(address) = tenures.iter().find_map(Tenure::v4) =>
             {
                 self.supersede(&attachment, &id);
                 let source = AddressSource::Leased(attachment);
-                let record = EndpointRecord {
-                    id,
-                    network,
-                    mac,
-                    address,
-                    source,
-                    since: self.now().wall,
-                };
-                return self.make_link(record);
+                return self.make_link(endpoint.leased(address, source, self.now().wall));
             }
             Answer::Failed(failure) => failure,
             _ => Failure::Cancelled(attachment),

@@ -258,7 +258,6 @@ impl LanInquiry {
             lan,
             ..
         } = *request;
-        let fail = |because: String| Answer::Failed(Failure::Pool(PoolFault::NoSubnet { because }));
         let (offered, router) = match seen {
             Ok(OfferedLan {
                 server,
@@ -279,20 +278,21 @@ impl LanInquiry {
             ) if subnet.is_none() => return Next::Answers(Answer::Failed(failure)),
             Err(failure) => {
                 let failure = failure.to_string();
-                if subnet.is_some() {
-                    tracing::warn!(%lan, %failure, "no router known for a pool: its network may have no default route");
-                }
+                tracing::info!(%lan, %failure, "looked at a pool's LAN in vain");
                 (Err(failure), None)
             }
         };
-        let (subnet, automatic) = match (subnet, offered) {
-            (Some(subnet), _) => (subnet, false),
-            (None, Ok(offered)) => (offered, true),
-            (None, Err(because)) => return Next::Answers(fail(because)),
+        let automatic = subnet.is_none();
+        let subnet = match subnet.map_or(offered, Ok) {
+            Ok(subnet) => subnet,
+            Err(because) => {
+                let fault = PoolFault::NoSubnet { because };
+                return Next::Answers(Answer::Failed(Failure::Pool(fault)));
+            }
         };
         let gateway = router.filter(|router| subnet.contains(router));
-        if let Some(router) = router.filter(|_| gateway.is_none()) {
-            tracing::warn!(%lan, %router, %subnet, "the server's router is not in the pool's subnet");
+        if gateway.is_none() {
+            tracing::warn!(%lan, ?router, %subnet, "no router of a pool's subnet is known: its network may have no default route");
         }
         PoolChange::add(
             desk,
