@@ -18,7 +18,6 @@
 //! takes.
 
 mod alias;
-mod census;
 mod exchange;
 mod file;
 mod filter;
