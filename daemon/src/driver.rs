@@ -34,7 +34,6 @@ use crate::cannot::Cannot;
 use crate::capture::Tap;
 use crate::clock::{self, Clock};
 use crate::handover;
-use crate::health::Disk;
 use crate::http::{self, DoorReport, Doors, Listening, Reply, Spool};
 use crate::limits::{Shares, raise_open_files};
 use crate::listen::{self, ListenError, Listeners, Place, Protocol};
@@ -528,8 +527,6 @@ impl Driver {
             troubles: self.core.troubles(Clock::now()),
             links: self.core.links(),
             silent: self.core.silent_servers(Clock::now().boot),
-            old_plugin_calls: 0,
-            disk: Disk::default(),
             events_dropped: self.core.events_dropped(),
             meter: self.meter.clone(),
             commits: self.store.commits(),
@@ -542,6 +539,7 @@ impl Driver {
                 .map(|place| place.path().to_owned())
                 .collect(),
             store: self.store.path().to_owned(),
+            ..Snapshot::default()
         }
     }
 

@@ -1,7 +1,6 @@
 //! What runtimes find under the name `dhcp`.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::{Plugin, PluginDirectory};
@@ -9,18 +8,10 @@ use crate::cli::install::{OfTheHost, shim_version};
 
 /// Looks into these directories, or, if none are named, into those that the host's runtimes use.
 pub(in crate::cli::doctor) fn plugins(named: &[PathBuf]) -> Vec<PluginDirectory> {
-    let mut directories = match named {
+    let directories = match named {
         [] => OfTheHost::look().directories,
         named => named.to_owned(),
     };
-    // One of them may be a link to another.
-    let mut seen = Vec::new();
-    directories.retain(|path| {
-        let file = fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
-        let is_new = file.is_none_or(|file| !seen.contains(&file));
-        seen.extend(file);
-        is_new
-    });
     let look = |path: PathBuf| {
         let dhcp = match fs::read(path.join("dhcp")) {
             Ok(file) => shim_version(&file).map_or(Plugin::Foreign, Plugin::Ours),
