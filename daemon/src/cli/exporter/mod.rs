@@ -36,7 +36,7 @@ use super::client::{self, ClientError};
 use crate::fresh::Fresh;
 use crate::one_request::http1;
 
-/// The most connections at once; a further one waits in the backlog. One that says nothing ends within seconds.
+/// The most connections at once; a further one waits in the backlog.
 const MOST: usize = 256;
 
 /// The most connections that wait there.
@@ -45,6 +45,8 @@ const BACKLOG: u32 = 1024;
 /// The most requests to the daemon at once. A thread waits for each.
 const ASKING: usize = 8;
 
+/// From the accept to the end of the request's head: connections that say nothing make room for others.
+const HEAD_LIMIT: Duration = Duration::from_secs(1);
 /// From the accept to the end of the answer.
 const LIMIT: Duration = Duration::from_secs(30);
 /// The same for events. A page asks again then, and after it was cut off.
@@ -162,7 +164,9 @@ async fn connection(stream: TcpStream, site: Rc<Site>) {
         service_fn(
             |request| async move { Ok::<_, Infallible>(respond(&request, site, follows).await) },
         );
-    let serving = http1().serve_connection(TokioIo::new(stream), service);
+    let serving = http1()
+        .header_read_timeout(HEAD_LIMIT)
+        .serve_connection(TokioIo::new(stream), service);
     let limit = async {
         sleep(LIMIT).await;
         if follows.get() {
