@@ -112,7 +112,7 @@ impl PoolChange {
         }
         // The store may have lost it.
         let mut changes = Vec::new();
-        if desk.docker.pools.by_id.get(pool).is_none() {
+        if !desk.docker.pools.by_id.contains_key(pool) {
             let record = PoolRecord::new(pool.clone(), now.wall);
             changes.extend(desk.docker.pools.add(record).map(remove));
         }
