@@ -218,11 +218,17 @@ impl Accounts {
         server.silent.take()
     }
 
-    /// Returns a server that has acknowledged anybody's lease since then.
-    pub(crate) fn acknowledges_since(&self, lan: &Lan, since: Instant) -> Option<Ipv4Addr> {
-        let mut servers = self.0.get(lan)?.servers.iter();
-        let found = servers.find(|(_, server)| server.acknowledged >= Some(since));
-        found.map(|(server, _)| *server)
+    pub(crate) fn last_server(&self, lan: &Lan) -> Option<Ipv4Addr> {
+        let servers = self.0.get(lan)?.servers.iter();
+        let last = servers.max_by_key(|(_, server)| server.heard)?;
+        last.1.heard.map(|_| *last.0)
+    }
+
+    /// Returns whether a server has acknowledged anybody's lease since then.
+    pub(crate) fn acknowledged_since(&self, lan: &Lan, server: Ipv4Addr, since: Instant) -> bool {
+        let account = self.0.get(lan);
+        let server = account.and_then(|account| account.servers.get(&server));
+        server.is_some_and(|server| server.acknowledged >= Some(since))
     }
 
     /// Records that a server was asked in vain to extend a lease, since then. Returns whether that is news: it has extended no other

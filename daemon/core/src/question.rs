@@ -5,8 +5,8 @@
 //! container, and an Ethernet address that is remembered goes stale without anyone noticing.
 //!
 //! Three ask otherwise. RFC 5227's probes and announcements have their own timing (`conflict`). Whether anything but broadcasts
-//! arrives is asked with the frames of whoever wants to know, and any answer will do (`source`). Whether a server is on the wire is
-//! asked once, and nobody waits for the answer.
+//! arrives is asked with the frames of whoever wants to know, and any answer will do (`source`). Whether a server is on the wire,
+//! or there at all, is asked once, and nobody waits for the answer.
 //!
 //! Some routers and access controllers answer ARP for every address, or for each that they have a route to. The control, an address
 //! that nobody can have (RFC 5737), distinguishes them from a station that really has the address. Many addresses behind one

@@ -68,8 +68,37 @@ pub struct Silence {
     pub up_for: Option<Duration>,
     /// What was found at the end.
     pub survey: Survey,
-    /// A server that has acknowledged others since the asking began.
-    pub server: Option<Ipv4Addr>,
+    /// The last server that was heard on the LAN.
+    pub server: Option<LastServer>,
+}
+
+/// A server that was heard on a LAN before nobody answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastServer {
+    /// Its identifier.
+    pub address: Ipv4Addr,
+    /// Whether it has answered ARP.
+    pub is_there: bool,
+    /// Whether it has acknowledged anybody's lease since the asking began.
+    pub acknowledged: bool,
+}
+
+impl LastServer {
+    /// Returns what it being there says.
+    fn sentence(self) -> Option<String> {
+        let Self { address, .. } = self;
+        match (self.acknowledged, self.is_there) {
+            (true, _) => Some(format!(
+                "server {address} has acknowledged others meanwhile, but offers this client nothing: its pool may be full, or it \
+                 serves known clients only"
+            )),
+            (false, true) => Some(format!(
+                "{address}, the server last heard there, answers ARP, but has acknowledged nobody since: the machine is there, \
+                 and its DHCP server is silent: see that it runs, and that its firewall lets UDP port 67 in"
+            )),
+            (false, false) => None,
+        }
+    }
 }
 
 impl Silence {
@@ -117,15 +146,11 @@ impl Silence {
         })
     }
 
-    /// Returns what a server that serves others, or else the frames that came in, say about the wire.
+    /// Returns what the LAN's last server, or else the frames that came in, say about the wire.
     fn wire(&self, lan: &Lan) -> Option<String> {
-        let Some(server) = self.server else {
-            return self.frames(lan);
-        };
-        Some(format!(
-            "server {server} has acknowledged others meanwhile, but offers this client nothing: its pool may be full, or it \
-             serves known clients only"
-        ))
+        self.server
+            .and_then(LastServer::sentence)
+            .or_else(|| self.frames(lan))
     }
 
     /// Returns what other frames say about the wire. A link without carrier hears none.
@@ -360,13 +385,19 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_serves_others_says_more_than_frames() {
-        for (server, expected) in [
-            (Some(Ipv4Addr::new(192, 0, 2, 1)), "its pool may be full"),
-            (None, "42 frames came in"),
+    fn the_last_server_says_more_than_frames() {
+        for (is_there, acknowledged, expected) in [
+            (true, false, "its DHCP server is silent"),
+            (true, true, "its pool may be full"),
+            (false, true, "its pool may be full"),
+            (false, false, "42 frames came in"),
         ] {
             let silence = Silence {
-                server,
+                server: Some(LastServer {
+                    address: Ipv4Addr::new(192, 0, 2, 1),
+                    is_there,
+                    acknowledged,
+                }),
                 ..silence(received(52, NOTHING))
             };
             let found = silence.reasons(&Lan::Network("lan".into()));

@@ -40,12 +40,15 @@ fn extends(server: Ipv4Addr) -> Said {
 }
 
 #[test]
-fn the_account_knows_who_has_acknowledged_since() {
+fn the_account_knows_the_last_server_and_its_last_ack() {
     let mut accounts = Accounts::default();
+    assert_eq!(accounts.last_server(&lan()), None);
     accounts.heard(&lan(), extends(SERVER), at(10).boot);
     accounts.heard(&lan(), offers(OTHER, "10.0.0.5/24"), at(20).boot);
-    let since = |seconds| accounts.acknowledges_since(&lan(), at(seconds).boot);
-    assert_eq!((since(10), since(11)), (Some(SERVER), None));
+    accounts.heard(&lan(), offers(SERVER, "10.0.0.6/24"), at(30).boot);
+    assert_eq!(accounts.last_server(&lan()), Some(SERVER));
+    let since = |server, seconds| accounts.acknowledged_since(&lan(), server, at(seconds).boot);
+    assert!(since(SERVER, 10) && !since(SERVER, 11) && !since(OTHER, 0));
 }
 
 fn troubles(accounts: &Accounts, now: u64) -> Vec<(TroubleKind, u64)> {

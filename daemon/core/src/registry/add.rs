@@ -307,10 +307,17 @@ impl Registry {
         } = &mut failure
         {
             *kept = rivals::kept_on(&self.tables, lan);
-            if let Some(silence) = silence {
-                let now = self.tables.now.boot.since_boot();
-                let began = Instant::from_boot(now.saturating_sub(*waited + *queued));
-                silence.server = self.tables.lans.acknowledges_since(lan, began);
+            let server = silence.as_mut().and_then(|silence| silence.server.as_mut());
+            if let Some(server) = server {
+                let began = self
+                    .tables
+                    .now
+                    .boot
+                    .since_boot()
+                    .saturating_sub(*waited + *queued);
+                let began = Instant::from_boot(began);
+                let lans = &self.tables.lans;
+                server.acknowledged = lans.acknowledged_since(lan, server.address, began);
             }
         }
         let binding = self.tables.bindings.get(id);

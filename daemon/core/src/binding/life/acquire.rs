@@ -36,6 +36,7 @@ use crate::silence::Survey;
 use crate::source::{Client, Fate, Lease, Loss, Output, Signal, Timer, Verdict};
 use crate::time::Instant;
 use crate::wire::Mac;
+use crate::wire::frame::Frame;
 
 /// An ADD that waits for its lease.
 #[derive(Debug)]
@@ -391,6 +392,13 @@ impl Living for Acquire {
             Phase::Probe if cx.own.is_aside() && cx.own.probes_first() => self.fail_link(cause, cx),
             _ => SAME,
         }
+    }
+
+    fn on_frame(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
+        if let Frame::Arp(arp) = frame {
+            self.reason.hear(arp);
+        }
+        self.signal(frame.into(), cx)
     }
 
     fn on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {

@@ -67,7 +67,9 @@ fn unanswered(acquire: &Acquire, lan: &Lan, now: Instant) -> Failure {
         tally: Box::new(tally.clone()),
         silence: match &acquire.reason {
             Reason::Found(silence) => Some(silence.clone()),
-            Reason::NotLookedFor | Reason::Counted(_) | Reason::LookedFor(_) | Reason::None => None,
+            Reason::NotLookedFor | Reason::Counted(_) | Reason::LookedFor { .. } | Reason::None => {
+                None
+            }
         },
         cut: !acquire.quest.add.hurried.is_zero(),
         kept: 0,

@@ -1,10 +1,12 @@
 //! Looking for the reason before an ADD fails without an offer.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::binding::{Cx, Quest};
-use crate::silence::{AHEAD, Silence, Survey};
+use crate::silence::{AHEAD, LastServer, Silence, Survey};
 use crate::time::Instant;
+use crate::wire::frame::Arp;
 
 /// How long after the host's boot its links count as newly up: switch ports may not forward yet.
 const LATELY: Duration = Duration::from_secs(60);
@@ -20,8 +22,13 @@ pub(super) enum Reason {
     NotLookedFor,
     /// The frames that had come in soon after the ADD began, once they are counted.
     Counted(Option<u64>),
-    /// Under way. The frames that had come in soon after the ADD began.
-    LookedFor(Option<u64>),
+    /// Under way.
+    LookedFor {
+        /// The frames that had come in soon after the ADD began.
+        before: Option<u64>,
+        /// The last server that was heard on the LAN.
+        server: Option<LastServer>,
+    },
     /// There is an offer, or nothing could be found out.
     None,
     /// What was found.
@@ -37,7 +44,7 @@ impl Reason {
         let after = match self {
             Self::NotLookedFor => COUNTS.min(half / 2),
             Self::Counted(_) => half.max((half * 2).saturating_sub(AHEAD)),
-            Self::LookedFor(_) | Self::None | Self::Found(_) => return None,
+            Self::LookedFor { .. } | Self::None | Self::Found(_) => return None,
         };
         Some(began + after)
     }
@@ -45,19 +52,43 @@ impl Reason {
     /// Counts frames, or looks for a reason, now that this is due.
     pub(super) fn look(&mut self, cx: &mut Cx<'_>) {
         let (lan, link) = (&cx.own.identity.lan, &cx.own.link);
-        let (next, counts) = match *self {
-            Self::Counted(before) => (Self::LookedFor(before), false),
-            _ => (Self::Counted(None), true),
+        let Self::Counted(before) = *self else {
+            *self = Self::Counted(None);
+            return cx.out.survey(cx.own.id, link.clone(), lan, true);
         };
-        *self = next;
-        cx.out.survey(cx.own.id, link.clone(), lan, counts);
+        let server = cx.lans.last_server(lan).map(|address| LastServer {
+            address,
+            is_there: false,
+            acknowledged: false,
+        });
+        if let Some(server) = server {
+            let asks = Arp::request(link.mac(), Ipv4Addr::UNSPECIFIED, server.address);
+            cx.own.exchange.send(vec![asks.encode()], cx.out);
+        }
+        *self = Self::LookedFor { before, server };
+        cx.out.survey(cx.own.id, link.clone(), lan, false);
+    }
+
+    /// Records that a station sent an ARP packet: it may be the LAN's last server.
+    pub(super) fn hear(&mut self, arp: &Arp) {
+        let server = match self {
+            Self::LookedFor { server, .. } => server,
+            Self::Found(silence) => &mut silence.server,
+            Self::NotLookedFor | Self::Counted(_) | Self::None => return,
+        };
+        if let Some(server) = server
+            .as_mut()
+            .filter(|server| server.address == arp.sender)
+        {
+            server.is_there = true;
+        }
     }
 
     /// Records what was found for an ADD at this link.
     pub(super) fn found(&mut self, survey: Survey, ifname: &str, quest: &Quest, limit: Instant) {
         match *self {
             Self::Counted(_) => *self = Self::Counted(survey.received),
-            Self::LookedFor(before) => {
+            Self::LookedFor { before, server } => {
                 let began = quest.began;
                 // A host that has just booted has had its own links no longer than that.
                 let booted =
@@ -70,7 +101,7 @@ impl Reason {
                     before,
                     up_for,
                     survey,
-                    server: None,
+                    server,
                 }));
             }
             Self::NotLookedFor | Self::None | Self::Found(_) => {}
