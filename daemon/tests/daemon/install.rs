@@ -1,10 +1,11 @@
 //! `leasehold install` and `leasehold uninstall` on hosts that are directories.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use leasehold_api::SHIM_MARK;
 use tempfile::TempDir;
@@ -384,6 +385,34 @@ fn what_does_not_parse_stops_nobody_who_cannot_correct_it() {
         host.write("opt/cni/bin/dhcp", &shim("0.0.9"));
         fs::remove_file(host.path(broken)).unwrap();
     }
+}
+
+#[test]
+fn two_who_install_take_turns() {
+    let Some(host) = Host::new() else { return };
+    host.write("opt/cni/bin/dhcp", "the incumbent");
+    let other = fs::File::open(host.path("opt/cni/bin")).unwrap();
+    other.lock().unwrap();
+    let mut waits = host
+        .command(&["install", "--force"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(waits.stdout.take().unwrap()).lines();
+    let line = said.next().unwrap().unwrap();
+    assert_eq!(
+        line,
+        "/opt/cni/bin: another install is at work here: waiting for it"
+    );
+    // What the other does meanwhile.
+    host.write("opt/cni/bin/dhcp.before-leasehold", "the incumbent");
+    host.write("opt/cni/bin/dhcp", &shim("0.0.9"));
+    drop(other);
+    let line = said.next().unwrap().unwrap();
+    assert_eq!(line, "/opt/cni/bin/dhcp: version 0.0.9 replaced by 0.1.0");
+    assert!(waits.wait().unwrap().success());
+    host.run(&["uninstall"]);
+    assert_eq!(host.read("opt/cni/bin/dhcp"), "the incumbent");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod directories;
 pub(super) mod docker;
 mod dpkg;
 mod place;
+mod turn;
 mod units;
 
 use std::env;
@@ -83,6 +84,7 @@ pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> anyhow::Result
     if args.systemd {
         places.extend(units::places(&program));
     }
+    let _turn = turn::take(&places, out)?;
     let mut found = places
         .into_iter()
         .map(|place| Ok((place.look()?, place)))
@@ -160,6 +162,7 @@ pub(crate) fn uninstall(args: &UninstallArgs, out: &mut dyn Write) -> anyhow::Re
         .systemd
         .then(|| units::places(&units::Program::default()));
     let places: Vec<_> = plugins.chain(units.into_iter().flatten()).collect();
+    let _turn = turn::take(&places, out)?;
     for place in places {
         if let Found::Same(_) | Found::Ours(_) = place.look()? {
             say(out, &place.path, &place.take()?)?;

@@ -86,10 +86,7 @@ impl Place {
             ),
         };
         let new = self.write()?;
-        // Another install may have put ours there meanwhile: that is no original.
-        if let Found::Foreign { package } = found
-            && let Found::Foreign { .. } = self.look()?
-        {
+        if let Found::Foreign { package } = found {
             self.keep(&kept)?;
             if package.is_some() {
                 dpkg::divert(&self.path, &kept)?;
@@ -152,26 +149,4 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_another_install_put_there_is_no_original() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let place = Place {
-            path: directory.path().join("dhcp"),
-            contents: b"ours".to_vec(),
-            mode: 0o755,
-            version: |file| (file == b"ours").then(String::new),
-        };
-        fs::write(&place.path, "theirs").expect("a file");
-        let found = place.look().expect("a file");
-        place.put(&found).expect("room");
-        place.put(&found).expect("room");
-        let kept = fs::read_to_string(place.kept()).expect("the original");
-        assert_eq!(kept, "theirs");
-    }
 }
