@@ -36,9 +36,19 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use leasehold_api::MAX_ADD_TIMEOUT;
+use leasehold_api::{MAX_ADD_TIMEOUT, cni, to_json};
+use nix::unistd::{Uid, geteuid};
 
 fn main() -> ExitCode {
+    // A program started with no arguments but with this variable is meant to be a CNI plugin.
+    if env::args_os().len() == 1 && env::var_os("CNI_COMMAND").is_some() {
+        let msg = "CNI_COMMAND: this program is the leasehold daemon, not its CNI plugin: install the program dhcp here";
+        println!(
+            "{}",
+            to_json(&cni::Error::new(cni::Code::InvalidEnvironment, msg))
+        );
+        return ExitCode::FAILURE;
+    }
     let command = cli::Args::parse_from(cli::with_unit(env::args_os().collect())).command;
     // Whether leases were extended or ended counts more than that somebody reads of them.
     let orders = matches!(command, cli::Command::Renew(_) | cli::Command::Release(_));
@@ -109,8 +119,17 @@ fn daemon(args: cli::DaemonArgs) -> anyhow::Result<u8> {
     let Err(error) = driver::run(settings) else {
         return Ok(0);
     };
-    tracing::error!("{}", log::chain(&error));
+    tracing::error!("{}", not_started(log::chain(&error), geteuid()));
     Ok(1)
+}
+
+/// Returns why the daemon ended. What another user than root may not do needs no search for its cause.
+fn not_started(why: String, user: Uid) -> String {
+    if !user.is_root() && why.contains("Permission denied") {
+        format!("{why}: user {user} started the daemon, which has to run as root")
+    } else {
+        why
+    }
 }
 
 /// Prints to standard output. A reader that has seen enough (`| head`) is not an error.
@@ -118,5 +137,22 @@ fn print(text: &str) -> io::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_of_another_user_is_told_to_run_as_root() {
+        let why = "cannot lock /x/leases.lock: Permission denied (os error 13)".to_owned();
+        assert_eq!(
+            not_started(why.clone(), Uid::from_raw(1000)),
+            format!("{why}: user 1000 started the daemon, which has to run as root")
+        );
+        assert_eq!(not_started(why.clone(), Uid::from_raw(0)), why);
+        let other = "cannot lock /x/leases.lock: process 7 (leasehold) has it".to_owned();
+        assert_eq!(not_started(other.clone(), Uid::from_raw(1000)), other);
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
@@ -93,6 +93,27 @@ fn the_daemon_opens_as_many_files_as_it_may() {
         line.split_whitespace().collect::<Vec<_>>()[3..5],
         ["2048", "2048"],
         "{line}"
+    );
+}
+
+#[test]
+fn the_daemon_in_the_plugins_place_says_so() {
+    let mut plugin = Command::new(LEASEHOLD);
+    let output = plugin
+        .env_clear()
+        .env("CNI_COMMAND", "ADD")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(error["code"], 4);
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("not its CNI plugin: install the program dhcp"),
+        "{error}"
     );
 }
 
