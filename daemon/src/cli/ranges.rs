@@ -1,10 +1,11 @@
 //! Local ranges as `leasehold list` shows them: what host-local's files say, and the fallbacks that a daemon knows.
 
+use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::SystemTime;
 
-use leasehold_api::cni::Holder;
+use leasehold_api::cni::{Holder, HostLocal};
 use leasehold_api::control::{Attachment, Range, Taken};
 use leasehold_host_local::{Directory, Fault, Host, Life, Names};
 use serde::Serialize;
@@ -20,18 +21,30 @@ const HEAD: [&str; 6] = ["NETWORK", "LAN", "SET", "RANGE", "SIZE", "TAKEN"];
 pub(super) struct Listed {
     /// The ranges of the networks that are configured here, then those of fallbacks.
     ranges: Vec<Range>,
+    /// The directories below host-local's own that no configuration here names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unconfigured: Vec<Unconfigured>,
     /// What could not be read, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unread: Vec<String>,
+}
+
+/// The addresses of a network whose ranges are not known.
+#[derive(Debug, Serialize)]
+struct Unconfigured {
+    network: String,
+    taken: Vec<Taken>,
 }
 
 impl Listed {
     /// Reads the configurations, and the directories of the networks with local ranges.
     pub(super) fn gather(conf_dir: &Path, fallbacks: Result<Vec<Range>, String>) -> Self {
         let mut listed = Self::default();
+        let mut named = Vec::new();
         match networks::networks(conf_dir, &networks::site()) {
             Ok(networks) => {
                 for network in &networks.local {
+                    named.push(network.directory.path().to_owned());
                     listed.add(network);
                 }
                 let unread = networks.unread.into_iter();
@@ -42,6 +55,22 @@ impl Listed {
             Err(error) => listed
                 .unread
                 .push(format!("{}: {error}", conf_dir.display())),
+        }
+        let others = fs::read_dir(HostLocal::DATA_DIR)
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut others: Vec<_> = others.map(|other| other.path()).collect();
+        others.retain(|other| other.is_dir() && !named.contains(other));
+        others.sort();
+        for path in others {
+            let network = path.file_name().unwrap_or_default().to_string_lossy();
+            let network = network.into_owned();
+            let directory = Directory::at(path.clone());
+            let taken = listed.read(&directory, &network);
+            if !taken.is_empty() {
+                listed.unconfigured.push(Unconfigured { network, taken });
+            }
         }
         match fallbacks {
             Ok(fallbacks) => listed.ranges.extend(fallbacks),
@@ -111,6 +140,13 @@ impl Listed {
             };
             text.push_str(&format!("\n{}, {set}:\n", printable(&range.network)));
             text.extend(range.taken.iter().map(line));
+        }
+        for Unconfigured { network, taken } in &self.unconfigured {
+            text.push_str(&format!(
+                "\n{}, which no configuration here names:\n",
+                printable(network)
+            ));
+            text.extend(taken.iter().map(line));
         }
         if !self.unread.is_empty() {
             text.push_str("\nNot shown:\n");
@@ -252,11 +288,18 @@ fd00::2: pods/c1/eth0
 lan, fallback:
 10.0.0.201: lan/c9/eth0
 
+multus, which no configuration here names:
+10.8.0.2: multus/c7/eth0
+
 Not shown:
 /run/x/o: Permission denied
 ";
         let listed = Listed {
             ranges: ranges(),
+            unconfigured: vec![Unconfigured {
+                network: "multus".to_owned(),
+                taken: vec![taken("10.8.0.2", "multus", "c7", false)],
+            }],
             unread: vec!["/run/x/o: Permission denied".to_owned()],
         };
         assert_eq!(listed.table(), expected);
