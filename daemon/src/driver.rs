@@ -382,6 +382,9 @@ impl Driver {
             Wake::Net(NetReport::Broken { exchange, cause }) => {
                 self.feed(Input::Broken { exchange, cause })
             }
+            Wake::Net(NetReport::Unsent { exchange, cause }) => {
+                self.feed(Input::Unsent { exchange, cause })
+            }
             Wake::Net(NetReport::Kernel(news)) => self.feed(Input::Kernel(news.into_message())),
             Wake::Store(Persisted { op, result }) => self.feed(Input::Done {
                 op,

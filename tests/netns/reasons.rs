@@ -141,6 +141,34 @@ fn a_server_on_the_bridges_own_host_is_asked_about() -> Result<(), CallError> {
 }
 
 #[test]
+fn an_add_and_a_lost_lease_name_a_firewall() -> Result<(), CallError> {
+    let lab = lab(&sandbox!(&[Need::Program("nft")]))?;
+    let config = Config::new(Lan::SUBNET).lasting(6).renewed(2, Some(4));
+    let _server = ModelServer::start(&lab.lan, config)?;
+    let shut = |container: &netns_fixtures::Container| {
+        let hook = "table netdev t {\nchain c { type filter hook egress device eth0 priority 0; policy drop; }\n}\n";
+        container.netns.run_command("nft", &["-f", "-"], hook)
+    };
+    let container = lab.lan.container("c1")?;
+    shut(&container)?;
+    let error = lab
+        .shim
+        .add(&container, &lab.config)
+        .expect_err("nothing goes out")
+        .cni();
+    assert!(
+        error
+            .msg
+            .contains("could not be sent, the last because: send: No buffer space available"),
+        "{error}"
+    );
+    let held = lab.attach("c2")?;
+    shut(&held.container)?;
+    lab.daemon().wait_for_event("could not be sent")?;
+    Ok(())
+}
+
+#[test]
 fn an_add_names_the_spanning_tree_that_blocks_its_port() -> Result<(), CallError> {
     let mut lab = lab(&sandbox!(&[]))?;
     bridged(&mut lab)?;

@@ -77,6 +77,10 @@ impl Core {
                 Some(id) => self.desk().broken(id, cause),
                 None => self.registry.broken(exchange, cause),
             },
+            Input::Unsent { exchange, cause } => match self.registry.tables.out.above(exchange) {
+                Some(id) => self.desk().unsent(id, &cause),
+                None => self.registry.unsent(exchange, &cause),
+            },
             Input::Kernel(message) => self.registry.kernel(message),
         }
         self.settle();

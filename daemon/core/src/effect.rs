@@ -103,6 +103,13 @@ pub enum Input<'a> {
         /// Why.
         cause: LinkCause,
     },
+    /// The link did not accept a frame whose [`Effect::Send`] bears no op.
+    Unsent {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// Why.
+        cause: LinkCause,
+    },
     /// The kernel reported something, unasked.
     Kernel(KernelMessage),
 }

@@ -244,11 +244,16 @@ impl Exchange {
             Ok(()) => trace!(exchange = self.id.0, "frame sent"),
             Err(errno) => debug!(exchange = self.id.0, %errno, "frame not sent"),
         }
-        if let Some(op) = op {
-            self.tell(NetReport::Done {
+        match (op, sent.map_err(unsent)) {
+            (Some(op), outcome) => self.tell(NetReport::Done {
                 op,
-                outcome: Outcome::Sent(sent.map_err(unsent)),
-            });
+                outcome: Outcome::Sent(outcome),
+            }),
+            (None, Err(cause)) => self.tell(NetReport::Unsent {
+                exchange: self.id,
+                cause,
+            }),
+            (None, Ok(())) => {}
         }
         Ok(None)
     }

@@ -198,6 +198,13 @@ pub(crate) enum NetReport {
         /// Why.
         cause: LinkCause,
     },
+    /// The link did not take a frame whose outcome nobody waits for.
+    Unsent {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// Why.
+        cause: LinkCause,
+    },
     /// The kernel reported something.
     Kernel(News),
     /// An essential task ended. Holds what the task does.

@@ -153,6 +153,17 @@ impl Life {
         }
     }
 
+    /// Records that the link did not take one of the client's messages, and reports it once.
+    pub(crate) fn on_unsent(&mut self, exchange: ExchangeId, cause: &LinkCause, cx: &mut Cx<'_>) {
+        let client = self.get_mut().client_mut();
+        if let Some(client) = client.filter(|_| cx.own.exchange.is_open(exchange)) {
+            client.on_unsent(cause.to_string());
+            if cx.own.warnings.is_new(&cause.to_string()) {
+                tracing::warn!(attachment = %cx.own.attachment, %cause, "message not sent");
+            }
+        }
+    }
+
     fn on_opened(&mut self, exchange: ExchangeId, cx: &mut Cx<'_>) {
         if cx.own.exchange.opened(exchange) {
             self.happens(cx, |life, cx| life.on_opened(cx));
@@ -326,6 +337,9 @@ pub(super) trait Living {
 
     /// Returns the client, if there is one.
     fn client(&self) -> Option<&Client>;
+
+    /// Returns the client, if there is one, mutably.
+    fn client_mut(&mut self) -> Option<&mut Client>;
 
     /// Returns the state for `list`: the client's, if there is one.
     fn state(&self) -> BindingState {

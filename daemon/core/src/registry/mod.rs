@@ -278,6 +278,14 @@ impl Registry {
         }
     }
 
+    /// Records that a link did not accept a frame.
+    pub(crate) fn unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) {
+        if let Some(id) = self.has_sockets(exchange) {
+            self.tables
+                .with(id, |life, cx| life.on_unsent(exchange, cause, cx));
+        }
+    }
+
     /// Returns the binding that has these sockets.
     fn has_sockets(&self, exchange: ExchangeId) -> Option<BindingId> {
         match self.tables.out.exchange(exchange)? {

@@ -216,6 +216,7 @@ impl Asking<'_> {
                         });
                     }
                     Some(NetReport::Broken { cause, .. }) => return Err(self.failed(cause)),
+                    Some(NetReport::Unsent { cause, .. }) => inquiry.on_unsent(cause.to_string()),
                     Some(NetReport::Done { .. } | NetReport::Kernel(_)) => {}
                     Some(NetReport::Ended(_)) | None => return Err(self.failed(LinkCause::TimedOut)),
                 },

@@ -309,6 +309,10 @@ impl Living for Acquire {
         Some(&self.client)
     }
 
+    fn client_mut(&mut self) -> Option<&mut Client> {
+        Some(&mut self.client)
+    }
+
     fn deadline(&self) -> Option<(Instant, Why)> {
         let own = match self.phase {
             Phase::Ask => self

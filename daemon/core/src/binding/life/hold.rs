@@ -375,6 +375,10 @@ impl Living for Hold {
         Some(&self.client)
     }
 
+    fn client_mut(&mut self) -> Option<&mut Client> {
+        Some(&mut self.client)
+    }
+
     fn deadline(&self) -> Option<(Instant, Why)> {
         let next = self.client.deadline();
         next.map(|(at, timer)| (at, Why::Dhcp(timer)))

@@ -414,6 +414,10 @@ impl Living for Release {
         None
     }
 
+    fn client_mut(&mut self) -> Option<&mut Client> {
+        None
+    }
+
     fn state(&self) -> BindingState {
         if self.waits_until().is_some() {
             BindingState::Kept

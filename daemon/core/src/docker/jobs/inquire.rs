@@ -241,6 +241,14 @@ impl LanInquiry {
         self.end(desk, id, Err(Failure::Link { target, cause }))
     }
 
+    /// Records that the link did not take a message.
+    pub(super) fn unsent(mut self, cause: &LinkCause) -> Next {
+        self.inquiry
+            .iter_mut()
+            .for_each(|inquiry| inquiry.on_unsent(cause.to_string()));
+        self.waits()
+    }
+
     pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) {
         let out = desk.out();
         self.survey.into_iter().for_each(|op| out.forget(op));

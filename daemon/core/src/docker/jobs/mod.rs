@@ -253,6 +253,11 @@ impl Desk<'_> {
         self.at_inquiry(id, |desk, inquiry| inquiry.broken(desk, id, cause));
     }
 
+    /// Records that the link of such sockets did not take a message.
+    pub(crate) fn unsent(&mut self, id: RequestId, cause: &LinkCause) {
+        self.at_inquiry(id, |_, inquiry| inquiry.unsent(cause));
+    }
+
     /// Lets a look at a LAN go on. No other call uses sockets.
     fn at_inquiry(&mut self, id: RequestId, f: impl FnOnce(&mut Self, LanInquiry) -> Next) {
         if let Some(DockerJob::Inquire(look)) = self.docker.jobs.remove(&id) {

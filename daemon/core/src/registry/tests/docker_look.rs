@@ -264,15 +264,20 @@ fn a_silence_that_the_hosts_firewall_makes_is_explained() {
 
 #[test]
 fn sockets_that_fail_end_a_look() {
-    let mut rig = rig();
-    (rig.bridge, rig.server) = (true, Server::Silent);
-    let id = rig.pool(None, None);
-    let exchange = *rig.open.keys().next().expect("it asks");
-    let cause = LinkCause::refused("send", "blocked");
-    rig.input(Input::Broken { exchange, cause });
-    rig.run_until(1005.0);
-    assert!(rig.because(id).contains("blocked"), "{}", rig.because(id));
-    assert!(rig.is_idle());
+    for broken in [true, false] {
+        let mut rig = rig();
+        (rig.bridge, rig.server) = (true, Server::Silent);
+        let id = rig.pool(None, None);
+        let exchange = *rig.open.keys().next().expect("it asks");
+        let cause = LinkCause::refused("send", "blocked");
+        match broken {
+            true => rig.input(Input::Broken { exchange, cause }),
+            false => rig.input(Input::Unsent { exchange, cause }),
+        }
+        rig.run_until(1005.0);
+        assert!(rig.because(id).contains("blocked"), "{}", rig.because(id));
+        assert!(rig.is_idle());
+    }
 }
 
 #[test]

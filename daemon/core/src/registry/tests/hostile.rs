@@ -270,14 +270,17 @@ impl Life {
         }
     }
 
-    /// The link of an open exchange fails.
+    /// The link of an open exchange fails, or does not accept a frame.
     fn breaks(&mut self) {
         let cause = self.cause();
         if let Some(exchange) = self
             .rng
             .choice(self.rig.open.keys().copied().collect::<Vec<_>>())
         {
-            self.rig.input(Input::Broken { exchange, cause });
+            self.rig.input(match self.rng.bool() {
+                true => Input::Unsent { exchange, cause },
+                false => Input::Broken { exchange, cause },
+            });
         }
     }
 
@@ -351,11 +354,16 @@ impl Life {
             Outcome::Closed,
         ];
         let done = outcomes.map(|outcome| Input::Done { op, outcome });
+        let cause = cause.clone();
         let of_exchange = [
             Input::Frame {
                 exchange,
                 bytes: &bytes,
                 meta,
+            },
+            Input::Unsent {
+                exchange,
+                cause: cause.clone(),
             },
             Input::Broken { exchange, cause },
         ];

@@ -203,6 +203,44 @@ fn a_server_that_wants_the_broadcast_flag_gets_it() {
 }
 
 #[test]
+fn an_error_names_messages_that_the_link_refused() {
+    let mut rig = silent();
+    let add = rig.add("a", 1, "a");
+    let exchange = *rig.open.keys().next().expect("an exchange");
+    let cause = LinkCause::refused("send", "No buffer space available");
+    rig.input(Input::Unsent {
+        exchange,
+        cause: cause.clone(),
+    });
+    rig.run_until(1030.1);
+    let failure = rig.failure(add).to_string();
+    assert!(
+        failure.contains("1 message could not be sent, the last because: send: No buffer space"),
+        "{failure}"
+    );
+
+    let mut rig = Rig::new(8);
+    rig.bind();
+    rig.server = Server::Silent;
+    while rig.told(EventKind::Expired) == 0 {
+        rig.wake();
+        if let Some(exchange) = rig.open.keys().next() {
+            rig.input(Input::Unsent {
+                exchange: *exchange,
+                cause: cause.clone(),
+            });
+        }
+    }
+    let event = rig
+        .store
+        .events
+        .iter()
+        .find(|event| event.kind == EventKind::Expired)
+        .expect("an event");
+    assert!(event.cause.contains("could not be sent"), "{}", event.cause);
+}
+
+#[test]
 fn an_error_names_an_answer_that_cannot_be_read() {
     let mut rig = silent();
     let add = rig.add("a", 1, "a");

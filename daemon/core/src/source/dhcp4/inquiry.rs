@@ -135,6 +135,11 @@ impl Inquiry {
         self.tally.count(cause.into());
     }
 
+    /// Records that the link did not accept a message, and why.
+    pub fn on_unsent(&mut self, cause: String) {
+        (self.tally.unsent, self.tally.last_unsent) = (self.tally.unsent + 1, Some(cause));
+    }
+
     /// Returns what was tried.
     pub fn tally(&self) -> &Tally {
         &self.tally

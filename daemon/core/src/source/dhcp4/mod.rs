@@ -570,6 +570,13 @@ impl Client {
         self.tally.as_deref().unwrap_or(&UNTRIED)
     }
 
+    /// Records that the link did not accept a message, and why.
+    pub fn on_unsent(&mut self, cause: String) {
+        let tally = self.count();
+        tally.unsent += 1;
+        tally.last_unsent = Some(cause);
+    }
+
     /// Starts counting again. The servers that failed the client are remembered as long as a caller waits.
     pub(super) fn begin_tally(&mut self, naks: u32) {
         let tally = self.tally.take().filter(|_| self.waited_for);

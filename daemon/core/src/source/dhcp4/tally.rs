@@ -19,6 +19,10 @@ pub struct Tally {
     pub refused: u32,
     /// Why the last answer was refused.
     pub last_refusal: Option<Refused>,
+    /// Messages that the link did not accept.
+    pub unsent: u32,
+    /// Why it did not accept the last one.
+    pub last_unsent: Option<String>,
     /// The last offer that was taken, and the REQUESTs sent for it.
     pub requested: Option<(Ipv4Addr, Ipv4Addr, u32)>,
     /// The last address that was declined, and who uses it.
@@ -59,18 +63,35 @@ impl Tally {
         self.in_vain
     }
 
-    /// Returns why answers were refused, for a person; `None` if none was.
+    /// Returns what is known about why the messages sent came to nothing, for a person; `None` if nothing is.
     pub fn reason(&self) -> Option<String> {
-        let last = self.last_refusal.as_ref()?;
-        let answers = match self.answers {
-            1 => "1 answer".to_owned(),
-            many => format!("{many} answers"),
+        let last = |cause: &Option<String>| {
+            cause
+                .as_ref()
+                .map(|cause| format!(", the last because: {cause}"))
         };
-        Some(format!(
-            "{} of {answers} refused, the last because: {last}",
-            self.refused
-        ))
+        match self {
+            Self { unsent: 1.., .. } => Some(format!(
+                "{} could not be sent{}: does an nftables rule (netdev, egress) or a full queue (tc) stop them?",
+                number(self.unsent, "message"),
+                last(&self.last_unsent).unwrap_or_default()
+            )),
+            Self { refused: 1.., .. } => {
+                let cause = self.last_refusal.as_ref().map(ToString::to_string);
+                Some(format!(
+                    "{} of {} refused{}",
+                    self.refused,
+                    number(self.answers, "answer"),
+                    last(&cause).unwrap_or_default()
+                ))
+            }
+            Self { .. } => None,
+        }
     }
+}
+
+fn number(count: u32, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The tally of a client that has not tried anything.
