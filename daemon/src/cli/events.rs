@@ -5,8 +5,9 @@ use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
-use leasehold_api::control::{Attachment, EVENTS, Event, Events};
-use leasehold_api::to_json;
+use leasehold_api::control::{Attachment, EVENTS, Event};
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::args::EventsArgs;
 use super::client::{self, ClientError};
@@ -18,6 +19,13 @@ const WAIT: u64 = 20;
 
 /// The pause between two attempts to find a daemon again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// An answer with its events as values, so that fields that only a later daemon knows are shown too.
+#[derive(Deserialize)]
+struct Answer {
+    events: Vec<Value>,
+    next_after: u64,
+}
 
 /// Prints the requested events.
 pub(crate) fn events(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -85,7 +93,7 @@ impl<'a> Wanted<'a> {
         Ok(Self { args, named })
     }
 
-    fn is_one(&self, event: &Event) -> bool {
+    fn is_one(&self, event: &Value) -> bool {
         let EventsArgs {
             name,
             network,
@@ -93,16 +101,27 @@ impl<'a> Wanted<'a> {
             since,
             ..
         } = self.args;
-        let (Attachment::Cni { network: of, .. } | Attachment::Docker { pool: of, .. }) =
-            &event.attachment;
+        let attachment = &event["attachment"];
+        let says = |value: &Value, wanted: &str| value.as_str() == Some(wanted);
         name.as_ref().is_none_or(|name| self.is_named(event, name))
-            && network.as_ref().is_none_or(|network| network == of)
-            && (kind.is_empty() || kind.contains(&event.kind))
-            && since.as_ref().is_none_or(|since| event.time >= *since)
+            && network.as_ref().is_none_or(|network| {
+                ["network", "pool"]
+                    .iter()
+                    .any(|key| says(&attachment[*key], network))
+            })
+            && (kind.is_empty() || kind.iter().any(|kind| says(&event["kind"], kind)))
+            && since.as_ref().is_none_or(|since| {
+                event["time"]
+                    .as_str()
+                    .is_some_and(|time| time >= since.as_str())
+            })
     }
 
     /// Returns whether an event is about a lease of this name, which may be gone.
-    fn is_named(&self, event: &Event, name: &str) -> bool {
+    fn is_named(&self, event: &Value, name: &str) -> bool {
+        let Ok(event) = Event::deserialize(event) else {
+            return false;
+        };
         let attachment = event.attachment.to_string();
         let is_id = match &event.attachment {
             Attachment::Cni { container, .. } => container.starts_with(name),
@@ -115,7 +134,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-fn ask(args: &EventsArgs, after: u64, wait: u64) -> Result<Events, ClientError> {
+fn ask(args: &EventsArgs, after: u64, wait: u64) -> Result<Answer, ClientError> {
     let body = client::get_to_read(&args.socket, &format!("{EVENTS}?after={after}&wait={wait}"))?;
     client::read(&body)
 }
@@ -129,9 +148,13 @@ fn may_come_back(error: &ClientError) -> bool {
     }
 }
 
-fn print(events: &[Event], json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+fn print(events: &[Value], json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     for event in events {
-        let line = if json { to_json(event) } else { line(event) };
+        let line = if json {
+            event.to_string()
+        } else {
+            line(&Event::deserialize(event).map_err(ClientError::from)?)
+        };
         writeln!(out, "{line}")?;
     }
     Ok(out.flush()?)
@@ -160,8 +183,7 @@ pub(super) fn line(event: &Event) -> String {
 mod tests {
     use std::path::Path;
 
-    use serde::Deserialize;
-    use serde_json::{Value, json};
+    use serde_json::json;
     use tempfile::TempDir;
 
     use super::*;
@@ -176,6 +198,7 @@ mod tests {
             "address": "10.0.0.7/24",
             "server": "10.0.0.1",
             "cause": cause,
+            "of_a_later_daemon": 1,
         })
     }
 
@@ -199,8 +222,7 @@ mod tests {
             let mut args = all(Path::new("/s"));
             change(&mut args);
             let named = named.iter().map(|name| (*name).to_owned()).collect();
-            let event = Event::deserialize(event(4, "a")).unwrap();
-            Wanted { args: &args, named }.is_one(&event)
+            Wanted { args: &args, named }.is_one(&event(4, "a"))
         };
         let named = |name: &str| {
             let name = Some(name.to_owned());
