@@ -18,6 +18,7 @@
 //! takes.
 
 mod alias;
+mod census;
 mod exchange;
 mod file;
 mod filter;

@@ -25,6 +25,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 use tracing::{debug, error};
 
+use super::census::Census;
 use super::file::{is_bare, is_proc, open_under, shows_namespace};
 use super::netlink::{LinkAnswer, Netlink, Which, cookie_of, own_ns};
 use super::opened::Opened;
@@ -42,6 +43,7 @@ pub(super) struct Host {
     prefix: Option<PathBuf>,
     pub(super) registrar: Arc<Registrar>,
     pub(super) reaper: Reaper,
+    census: Census,
 }
 
 impl Host {
@@ -61,6 +63,7 @@ impl Host {
             prefix,
             registrar,
             reaper,
+            census: Census::default(),
         })
     }
 
@@ -422,6 +425,19 @@ impl Worker {
         }
     }
 
+    /// Lists the links on a wire in all namespaces that have a number.
+    fn all_wired(&mut self) -> Result<Vec<(i32, LinkAnswer)>, LinkCause> {
+        let mut all = Vec::new();
+        for number in self.numbers()? {
+            all.extend(
+                self.wired_at(number)?
+                    .into_iter()
+                    .map(|link| (number, link)),
+            );
+        }
+        Ok(all)
+    }
+
     /// Looks at a link of the host, without its addresses.
     pub(super) fn host_link(&mut self, which: Which<'_>) -> Result<LinkAnswer, LinkCause> {
         self.here()?.link(which)
@@ -474,7 +490,7 @@ impl Worker {
         let known = host.registrar.book().number_of(*cookie);
         let numbers = match known {
             Some(number) => vec![number],
-            None => self.numbers()?,
+            None => host.census.of((*ifindex, *mac), || self.all_wired())?,
         };
         for number in numbers {
             let is_anothers = host
