@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use data_encoding::BASE64;
-use http_body_util::{Either, Full};
-use hyper::body::{Body, Bytes, Frame};
+use http_body_util::Full;
+use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use sha2::{Digest, Sha256};
@@ -21,22 +21,34 @@ const PAGE: &str = include_str!("page.html");
 /// The end of OpenMetrics text.
 const END: &[u8] = b"# EOF\n";
 
-/// The body of an answer: whole, or events as they happen.
-pub(super) type Answer = Either<Full<Bytes>, Happening>;
+/// The body of an answer.
+pub(super) enum Answer {
+    Whole(Full<Bytes>),
+    /// Events as they happen.
+    Events(mpsc::Receiver<Bytes>),
+}
 
-/// Events as they happen.
-pub(super) struct Happening(mpsc::Receiver<Bytes>);
-
-impl Body for Happening {
+impl Body for Answer {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = self.0.poll_recv(cx);
-        next.map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
+        match self.get_mut() {
+            Self::Whole(body) => Pin::new(body).poll_frame(cx),
+            Self::Events(events) => events
+                .poll_recv(cx)
+                .map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => body.size_hint(),
+            Self::Events(_) => SizeHint::default(),
+        }
     }
 }
 
@@ -94,11 +106,7 @@ pub(super) fn metrics(asked: &Result<Vec<u8>, ClientError>) -> Response<Answer> 
 }
 
 pub(super) fn events(events: mpsc::Receiver<Bytes>) -> Response<Answer> {
-    with_headers(
-        StatusCode::OK,
-        "text/event-stream",
-        Either::Right(Happening(events)),
-    )
+    with_headers(StatusCode::OK, "text/event-stream", Answer::Events(events))
 }
 
 pub(super) fn json(status: StatusCode, body: Vec<u8>) -> Response<Answer> {
@@ -114,7 +122,7 @@ pub(super) fn sentence(status: StatusCode, error: &str) -> Response<Answer> {
 }
 
 fn said(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Answer> {
-    with_headers(status, kind, Either::Left(Full::new(body.into())))
+    with_headers(status, kind, Answer::Whole(Full::new(body.into())))
 }
 
 fn with_headers(status: StatusCode, kind: &'static str, body: Answer) -> Response<Answer> {
@@ -172,14 +180,14 @@ mod tests {
     #[test]
     fn a_scrape_says_whether_the_daemon_answered() {
         let text = |asked| match metrics(&asked).into_body() {
-            Either::Left(mut body) => {
+            Answer::Whole(mut body) => {
                 let mut cx = Context::from_waker(std::task::Waker::noop());
                 let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut cx) else {
                     panic!()
                 };
                 String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()
             }
-            Either::Right(_) => panic!(),
+            Answer::Events(_) => panic!(),
         };
         let up = text(Ok(b"leasehold_x 1\n# EOF\n".to_vec()));
         assert!(

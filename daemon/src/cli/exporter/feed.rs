@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use hyper::body::Bytes;
 use leasehold_api::control::{EVENTS, Event, Events};
 use leasehold_api::to_json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
@@ -42,19 +43,35 @@ struct Known {
     events: VecDeque<(u64, Bytes)>,
     /// What pages last heard about the daemon.
     daemon: Bytes,
-    pages: Vec<mpsc::Sender<Bytes>>,
+    pages: Vec<Page>,
+}
+
+/// A page that follows.
+struct Page {
+    events: mpsc::Sender<Bytes>,
+    /// Dropped when the page is cut off.
+    _follows: oneshot::Sender<Infallible>,
+}
+
+/// What a page hears.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    /// Text of server-sent events.
+    pub(super) events: mpsc::Receiver<Bytes>,
+    /// Ends when the page is cut off, whether or not it has read everything.
+    pub(super) cut_off: oneshot::Receiver<Infallible>,
 }
 
 impl Feed {
-    /// Returns the latest events after number `last`, then those that come, as text of server-sent events; `None` if there are too
-    /// many pages.
-    pub(super) fn subscribe(&self, last: Option<u64>) -> Option<mpsc::Receiver<Bytes>> {
+    /// Returns the latest events after number `last`, then those that come; `None` if there are too many pages.
+    pub(super) fn subscribe(&self, last: Option<u64>) -> Option<Subscription> {
         let mut known = self.0.borrow_mut();
-        known.pages.retain(|page| !page.is_closed());
+        known.pages.retain(|page| !page.events.is_closed());
         if known.pages.len() == MOST {
             return None;
         }
         let (page, events) = mpsc::channel(BEHIND);
+        let (follows, cut_off) = oneshot::channel();
         let missed = known
             .events
             .iter()
@@ -64,8 +81,11 @@ impl Feed {
             page.try_send(bytes.clone())
                 .expect("there is room for what is kept");
         }
-        known.pages.push(page);
-        Some(events)
+        known.pages.push(Page {
+            events: page,
+            _follows: follows,
+        });
+        Some(Subscription { events, cut_off })
     }
 
     /// Follows the daemon's events, for ever.
@@ -138,7 +158,7 @@ impl Known {
     /// Tells all pages; a page that does not read is cut off.
     fn tell(&mut self, bytes: &Bytes) {
         self.pages
-            .retain(|page| page.try_send(bytes.clone()).is_ok());
+            .retain(|page| page.events.try_send(bytes.clone()).is_ok());
     }
 }
 
@@ -167,8 +187,8 @@ mod tests {
         }
     }
 
-    fn drained(page: &mut mpsc::Receiver<Bytes>) -> Vec<String> {
-        let text = std::iter::from_fn(|| page.try_recv().ok());
+    fn drained(page: &mut Subscription) -> Vec<String> {
+        let text = std::iter::from_fn(|| page.events.try_recv().ok());
         text.map(|bytes| {
             String::from_utf8(bytes.to_vec())
                 .unwrap()
@@ -212,7 +232,14 @@ mod tests {
             drained(&mut quick);
         }
         assert_eq!(feed.0.borrow().pages.len(), 1);
-        assert!(slow.is_closed() && !quick.is_closed());
+        assert_eq!(
+            slow.cut_off.try_recv(),
+            Err(oneshot::error::TryRecvError::Closed)
+        );
+        assert_eq!(
+            quick.cut_off.try_recv(),
+            Err(oneshot::error::TryRecvError::Empty)
+        );
         assert_eq!(drained(&mut slow).len(), BEHIND);
         let pages: Vec<_> = std::iter::from_fn(|| feed.subscribe(None)).collect();
         assert_eq!(pages.len(), MOST - 1);

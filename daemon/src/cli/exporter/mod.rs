@@ -25,12 +25,12 @@ use hyper_util::rt::TokioIo;
 use leasehold_api::control;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 use tokio::time::sleep;
 
 use self::answer::{Answer, Page};
-use self::feed::Feed;
+use self::feed::{Feed, Subscription};
 use super::args::ExporterArgs;
 use super::client::{self, ClientError};
 use crate::fresh::Fresh;
@@ -47,10 +47,8 @@ const ASKING: usize = 8;
 
 /// From the accept to the end of the request's head: connections that say nothing make room for others.
 const HEAD_LIMIT: Duration = Duration::from_secs(1);
-/// From the accept to the end of the answer.
+/// From the accept to the end of the answer, except for events, which end when the page is cut off.
 const LIMIT: Duration = Duration::from_secs(30);
-/// The same for events. A page asks again then, and after it was cut off.
-const FOLLOWED: Duration = Duration::from_secs(3600);
 
 /// How long the daemon may stay silent.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -159,7 +157,7 @@ async fn accept(listener: &TcpListener, site: &Rc<Site>) {
 /// Serves one request.
 async fn connection(stream: TcpStream, site: Rc<Site>) {
     let site = &site;
-    let follows = &Cell::new(false);
+    let follows = &Cell::new(None);
     let service =
         service_fn(
             |request| async move { Ok::<_, Infallible>(respond(&request, site, follows).await) },
@@ -169,8 +167,8 @@ async fn connection(stream: TcpStream, site: Rc<Site>) {
         .serve_connection(TokioIo::new(stream), service);
     let limit = async {
         sleep(LIMIT).await;
-        if follows.get() {
-            sleep(FOLLOWED).await;
+        if let Some(cut_off) = follows.take() {
+            let _ = cut_off.await;
         }
     };
     tokio::select! {
@@ -179,11 +177,10 @@ async fn connection(stream: TcpStream, site: Rc<Site>) {
     }
 }
 
-async fn respond(
-    request: &Request<Incoming>,
-    site: &Site,
-    follows: &Cell<bool>,
-) -> Response<Answer> {
+/// The end of a connection that follows events; `None` for any other.
+type Follows = Cell<Option<oneshot::Receiver<Infallible>>>;
+
+async fn respond(request: &Request<Incoming>, site: &Site, follows: &Follows) -> Response<Answer> {
     if request.method() != Method::GET {
         return answer::sentence(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -217,8 +214,8 @@ async fn respond(
                 .get("last-event-id")
                 .and_then(|id| id.to_str().ok()?.parse().ok());
             match site.feed.subscribe(last) {
-                Some(events) => {
-                    follows.set(true);
+                Some(Subscription { events, cut_off }) => {
+                    follows.set(Some(cut_off));
                     answer::events(events)
                 }
                 None => answer::sentence(
