@@ -8,7 +8,7 @@
 //!
 //! | phase | may become |
 //! |---|---|
-//! | of an ADD, in `acquire` | as `acquire::phase` (`leads_to`) lists: Queue, Ask, Probe, Write and Fit in this order, back to Ask, and to Over |
+//! | of an ADD, in `acquire` | as `acquire::phase` (`leads_to`) lists: Queue, Ask, Probe, Write and Fit in this order, back to Ask over Forget, and to Over |
 //! | Fit | held. An adopted container's lease is held from Write on, even if the store refuses it |
 //! | Ask to Fit | released, if nobody wants the lease any more |
 //! | held | released. A lease that is lost is looked for as held |

@@ -27,7 +27,7 @@ use self::survey::Reason;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
 use crate::binding::common::{siblings, tenancy, warnings};
 use crate::binding::holders::{Claim, Stand};
-use crate::binding::{Common, Cx, Found, Living, Next, Quest, Report, SAME};
+use crate::binding::{Common, Cx, Found, Living, Next, Quest, Report, SAME, Want};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::interface::News;
 use crate::link::{Hears, LinkCause, Sockets, Target};
@@ -107,7 +107,7 @@ impl Acquire {
             Phase::Fit => self.make_fit(cx),
             // The write must end first.
             Phase::Write => SAME,
-            Phase::Queue | Phase::Over => SAME,
+            Phase::Queue | Phase::Forget { .. } | Phase::Over => SAME,
         }
     }
 
@@ -134,7 +134,7 @@ impl Acquire {
         match self.phase {
             Phase::Probe => self.make_durable(cx),
             Phase::Fit => self.make_fit(cx),
-            Phase::Queue | Phase::Ask | Phase::Write | Phase::Over => SAME,
+            Phase::Queue | Phase::Ask | Phase::Write | Phase::Forget { .. } | Phase::Over => SAME,
         }
     }
 
@@ -167,18 +167,18 @@ impl Acquire {
                     }
                     false => self.undo_exchange(cx),
                 }
-                return self.forget_record(cx);
+                cx.out.report(cx.own.id, Report::Over);
             }
-            // The answer waits for the macvlan's end, not for the store: what is left to send goes another way.
-            Phase::Write if cx.own.is_aside() => cx.own.exchange.close(cx.out),
-            Phase::Write => {}
+            Phase::Write | Phase::Forget { .. } => {}
             // Nothing can be declined over a link that is gone.
-            Phase::Fit => {
-                return match cx.own.claim().filter(|_| !link_gone) {
-                    Some((_, by)) => self.undo_won(by, cx),
-                    None => self.give_back(link_gone, cx),
-                };
-            }
+            Phase::Fit => match cx.own.claim().filter(|_| !link_gone) {
+                Some((_, by)) => self.forget_won(Some(by), cx),
+                None => return self.give_back(link_gone, cx),
+            },
+        }
+        // The answer waits for the macvlan's end, not for the store: what is left to send goes another way.
+        if self.phase.is_won() && cx.own.is_aside() {
+            cx.own.exchange.close(cx.out);
         }
         SAME
     }
@@ -324,7 +324,7 @@ impl Living for Acquire {
                 .lease()
                 .and_then(Lease::expires)
                 .map(|at| (at, Why::Dhcp(Timer::Expire))),
-            Phase::Queue | Phase::Write | Phase::Fit | Phase::Over => None,
+            Phase::Queue | Phase::Write | Phase::Forget { .. } | Phase::Fit | Phase::Over => None,
         };
         let limit = self.is_limited().then_some((self.limit, Why::Call));
         let trusts = self.trusts_at().map(|at| (at, Why::Call));
@@ -337,7 +337,10 @@ impl Living for Acquire {
     }
 
     fn record(&self, cx: &Cx<'_>) -> Option<Record> {
-        let lease = self.client.lease()?;
+        let lease = self
+            .client
+            .lease()
+            .filter(|_| *cx.own.persistence.wanted() != Want::Gone)?;
         let (taken_off, unconfirmed) = (self.taken_off, self.client.is_unconfirmed());
         let former = cx.own.former(cx.interfaces);
         Some(Record {
@@ -406,9 +409,10 @@ impl Living for Acquire {
     }
 
     fn on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
-        match self.phase == Phase::Write {
-            true => self.on_written(result, cx),
-            false => SAME,
+        match self.phase {
+            Phase::Write => self.on_written(result, cx),
+            Phase::Forget { by } => self.forgot_won(result, by, cx),
+            Phase::Queue | Phase::Ask | Phase::Probe | Phase::Fit | Phase::Over => SAME,
         }
     }
 

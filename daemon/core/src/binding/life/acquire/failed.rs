@@ -23,6 +23,10 @@ pub(super) fn timed_out(acquire: &Acquire, lan: &Lan, now: Instant) -> Failure {
             "the probes of strict conflict detection, which take up to 7 s: raise `timeout`, or let the server grant longer leases"
         }
         Phase::Write => "the store to write the lease",
+        Phase::Forget { by: Some(_) } => {
+            "the store to delete a lease whose address another station uses"
+        }
+        Phase::Forget { by: None } => "the store to delete a lease that has ended",
         Phase::Fit => {
             "its temporary macvlan to be removed, the interface's MTU to be set, or the check whether the station that claims the address claims every address"
         }

@@ -5,8 +5,9 @@
 //! if the daemon ends first, the next one does it. The ADD waits until the MTU was tried once. [`crate::binding::life::hold`] makes
 //! later tries: no ADD fails because of its MTU.
 //!
-//! A useless lease, whose address another station uses or which has ended, is declined at once. If it is durable, its record stays
-//! until the next lease replaces it, or the ADD ends without one.
+//! A useless lease, whose address another station uses or which has ended, is declined at once if it is not durable. The store first
+//! deletes one that is: a daemon that started between the two would hold a declined lease again. That somebody still wants another
+//! lease makes no difference.
 
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow::Break;
@@ -95,7 +96,10 @@ impl Acquire {
             );
         }
         match (result, self.wanted) {
-            (Ok(()), false) if let Some((_, by)) = cx.own.claim() => self.undo_won(by, cx),
+            (Ok(()), false) if let Some((_, by)) = cx.own.claim() => {
+                self.forget_won(Some(by), cx);
+                SAME
+            }
             (Ok(()), false) => self.give_back(false, cx),
             (Ok(()), true) => {
                 self.enter(Phase::Fit);
@@ -141,7 +145,8 @@ impl Acquire {
             return SAME;
         }
         if let Some(by) = cx.own.heard_conflict() {
-            return self.seek_another(Some(by), cx);
+            self.forget_won(Some(by), cx);
+            return SAME;
         }
         cx.hand_over();
         cx.own.come_back();
@@ -156,7 +161,7 @@ impl Acquire {
         }
         match self.held(cx) {
             Some(hold) => Break(Life::Held(hold)),
-            None => self.seek_another(None, cx),
+            None => SAME,
         }
     }
 
@@ -199,6 +204,7 @@ impl Acquire {
                 &lease,
                 "it ended before its ADD could be answered",
             );
+            self.forget_won(None, cx);
             return None;
         }
         let seconds = lease.times.map(|times| times.end.as_secs());
@@ -285,31 +291,49 @@ impl Acquire {
         SAME
     }
 
-    /// Gives up a durable lease that nobody wants any more: a station uses its address. If another binding has the identity by now,
-    /// it will hear the conflict itself.
-    pub(super) fn undo_won(&mut self, by: Mac, cx: &mut Cx<'_>) -> Next {
-        if !cx.held_by_other() {
-            // The sockets failed with their link: no DECLINE can leave.
-            if !cx.own.can_send() && self.client.owed(cx.now.boot).is_some() {
-                return self.give_back(false, cx);
-            }
-            self.let_go(Phase::Over, Some(by), cx)?;
-        }
-        cx.close();
-        self.forget_record(cx)
+    /// Has the store delete a useless lease. It is declined when that is done.
+    pub(super) fn forget_won(&mut self, by: Option<Mac>, cx: &mut Cx<'_>) {
+        self.enter(Phase::Forget { by });
+        self.persist(Want::Gone, cx);
     }
 
-    /// Ends, and has the store delete the record of a lease that came to nothing, if it has one.
-    pub(super) fn forget_record(&mut self, cx: &mut Cx<'_>) -> Next {
-        self.enter(Phase::Over);
-        let Some(lease) = cx.own.persistence.durable().cloned() else {
-            cx.out.report(cx.own.id, Report::Over);
-            return SAME;
-        };
-        let address = lease.ip();
-        let mut release = Release::new(lease, Owed::Nothing, Leave::Aborted);
-        release.spoil(address);
-        Break(release.begun(cx))
+    /// Goes on after the store has deleted a useless lease. If another binding has the identity by now, it will hear the
+    /// conflict itself.
+    pub(super) fn forgot_won(
+        &mut self,
+        result: Result<(), StoreCause>,
+        by: Option<Mac>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        let was_wanted = self.wanted;
+        match result {
+            Ok(()) if self.wanted => return self.seek_another(by, cx),
+            _ if cx.held_by_other() => {}
+            // The sockets failed with their link: no DECLINE can leave.
+            Ok(()) if !cx.own.can_send() && self.client.owed(cx.now.boot).is_some() => {
+                return self.give_back(false, cx);
+            }
+            _ => self.let_go(Phase::Over, by, cx)?,
+        }
+        match result {
+            Ok(()) => {
+                self.enter(Phase::Over);
+                cx.close();
+                cx.out.report(cx.own.id, Report::Over);
+                SAME
+            }
+            Err(cause) => {
+                if was_wanted {
+                    cx.out
+                        .report(cx.own.id, Report::Failed(Failure::Store(cause)));
+                }
+                cx.close();
+                let Some(lease) = cx.own.persistence.durable().cloned() else {
+                    return SAME;
+                };
+                Break(Release::new(lease, Owed::Nothing, Leave::Undone).begun(cx))
+            }
+        }
     }
 
     /// Closes the exchange. What a server was asked to commit is first released or declined on the same sockets, unless another
