@@ -123,6 +123,9 @@ rules! {
     WallSet: "LeaseLost", 4000000027;
     /// An address that a main plugin puts on after its lease was lost is taken off: another station may use it.
     AddressLate: "Interface", 4000000002;
+    /// The RELEASE of an address that its owner has elsewhere, such as in a virtual machine, names it in no ARP question: that would
+    /// mislead others.
+    WithoutArp: "Misleads", 5;
     /// An ADD shows that an earlier container is gone only if the namespaces of both are in one directory: this daemon may see one
     /// engine's directory and not another's.
     Vouches: "ReleaseUnderHolder", 4000000199;

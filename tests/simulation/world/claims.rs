@@ -25,12 +25,9 @@ pub(super) const PROXY: u8 = 0xee;
 pub(super) const CLAIMER: u8 = 0xcc;
 
 impl World {
-    /// Lets the stations that claim what they do not have answer a probe. They claim no server's or
-    /// router's address.
+    /// Lets the stations that claim what they do not have answer a probe.
     pub(super) fn claimants_hear(&mut self, lan: usize, exchange: ExchangeId, question: &Arp) {
-        let mut stations = self.segments[lan].stations.iter();
-        let is_stations = stations.any(|station| station.address() == question.target);
-        if !question.request || !question.sender.is_unspecified() || is_stations {
+        if !question.request || !question.sender.is_unspecified() {
             return;
         }
         let mac = |kind| Mac([2, kind, lan as u8, 0, 0, 0]);

@@ -123,9 +123,8 @@ impl Life {
             cx.own.guard_hears(exchange)
         };
         if let Frame::Arp(arp) = frame {
-            // It may be a server's answer from the wire to an ADD. One to a question from inside may come from a sibling.
-            let is_adds = matches!(self, Self::Acquiring(_));
-            if is_adds && arp.op == ArpOp::Reply && arp.target.is_unspecified() {
+            // It may be a server's answer from the wire. An answer to a question of the container's may come from a sibling.
+            if arp.op == ArpOp::Reply && arp.target.is_unspecified() {
                 cx.lans.answered(&cx.own.identity.lan, arp.sender);
             }
             if guard_hears {

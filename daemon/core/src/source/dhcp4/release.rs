@@ -1,7 +1,5 @@
 //! Giving a lease back (RFC 2131 §4.4.6): find the server's Ethernet address, send RELEASE, done. There is no answer.
 
-use std::net::Ipv4Addr;
-
 use fastrand::Rng;
 
 use super::lease::Lease;
@@ -31,23 +29,30 @@ pub enum ReleaseAction {
     Send {
         /// The frame.
         frame: Vec<u8>,
-        /// Whether the server, or the router to it, answered ARP, or was not asked.
+        /// Whether the server, or the router to it, answered ARP, or was not asked, or was not asked.
         answered: bool,
     },
 }
 
 impl ReleaseExchange {
-    /// Begins to give `lease` back. `asker`: the Ethernet address that hears ARP answers. The questions name no sender: the client may
-    /// have its address elsewhere, such as in a virtual machine, and ARP from here would mislead others.
+    /// Begins to give `lease` back. `asker`: the Ethernet address that hears ARP answers.
     pub fn new(sender: Sender, asker: Mac, lease: Lease, now: Instant, rng: &mut Rng) -> Self {
         let resolver = lease
             .next_hop()
-            .map(|hop| Question::new((asker, Ipv4Addr::UNSPECIFIED), hop, now));
+            .map(|hop| Question::new((asker, lease.ip()), hop, now));
         Self {
             sender,
             lease,
             resolver,
             xid: rng.u32(..),
+        }
+    }
+
+    /// Returns the same without ARP: another station has the address, and ARP that names it from here would mislead others.
+    pub fn without_arp(self) -> Self {
+        Self {
+            resolver: None,
+            ..self
         }
     }
 

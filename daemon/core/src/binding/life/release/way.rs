@@ -226,7 +226,13 @@ impl Release {
         }
         let sender = cx.own.sender().from_station(station);
         let lease = self.lease.clone();
-        let mut sending = ReleaseExchange::new(sender, asker, lease, cx.now.boot, cx.rng);
+        let sending = ReleaseExchange::new(sender, asker, lease, cx.now.boot, cx.rng);
+        let is_elsewhere = cx.own.presence(cx.interfaces).is_left() && !cut(Rule::WithoutArp);
+        let mut sending = if is_elsewhere {
+            sending.without_arp()
+        } else {
+            sending
+        };
         let action = sending.on_clock(cx.now.boot);
         self.stage = ReleaseStage::Going(Way::Sending(Box::new(sending)));
         self.act(action, cx);
