@@ -2,9 +2,9 @@
 //! to nothing.
 //!
 //! The first offer is as good as any, with two exceptions: an unwanted address, and a server that has failed the client since its
-//! caller began to wait. Such a server never acknowledges, refuses what it offers, or offers an address in use, and it often answers
-//! first. These offers wait a moment for a better one. An offer that comes while another is being requested is kept until that one is
-//! granted.
+//! caller began to wait or while DECLINEs follow one another. Such a server never acknowledges, refuses what it offers, or offers
+//! an address in use, and it often answers first. These offers wait a moment for a better one. An offer that comes while another is
+//! being requested is kept until that one is granted.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -468,9 +468,9 @@ impl Client {
         true
     }
 
-    /// Has a server's offers wait for those of others, as long as a caller waits.
+    /// Has a server's offers wait for those of others, as long as that matters.
     pub(super) fn shun(&mut self, server: Ipv4Addr) {
-        if self.waited_for {
+        if self.minds_failures() {
             let shunned = &mut self.count().shunned;
             shunned.retain(|earlier| *earlier != server);
             if shunned.len() == MOST_SHUNNED {
@@ -478,6 +478,11 @@ impl Client {
             }
             shunned.push(server);
         }
+    }
+
+    /// Returns whether the next try may come too late: a caller waits, or the pause has grown with DECLINEs in a row.
+    pub(super) fn minds_failures(&self) -> bool {
+        self.waited_for || self.declines > 0
     }
 
     fn fault(&self, offer: &Lease, wanted: Option<Ipv4Addr>) -> Fault {

@@ -278,6 +278,7 @@ impl Client {
     /// Tells the client that no other station uses its address: the next conflict is the first in a row.
     pub fn is_free(&mut self) {
         self.declines = 0;
+        self.forget_failures();
     }
 
     /// Tells the client whether the leased address is on the interface. If not, no server can answer to it (nobody answers ARP
@@ -322,10 +323,7 @@ impl Client {
     /// Tells the client that no caller is waiting any more: it may take its time.
     pub fn not_waited_for(&mut self) {
         self.waited_for = false;
-        if let Some(tally) = &mut self.tally {
-            tally.shunned.clear();
-        }
-        self.tally.take_if(|tally| **tally == *UNTRIED);
+        self.forget_failures();
     }
 
     /// Returns the lease that, as far as is known, a server holds for this client: the one held, or else the last one that a
@@ -577,10 +575,14 @@ impl Client {
         tally.last_unsent = Some(cause);
     }
 
-    /// Starts counting again. The servers that failed the client are remembered as long as a caller waits.
+    /// Starts counting again. The servers that failed the client are remembered as long as that matters.
     pub(super) fn begin_tally(&mut self, naks: u32) {
-        let tally = self.tally.take().filter(|_| self.waited_for);
-        let shunned = tally.map_or_else(Vec::new, |tally| tally.shunned);
+        let minds = self.minds_failures();
+        let shunned = self
+            .tally
+            .take()
+            .filter(|_| minds)
+            .map_or_else(Vec::new, |tally| tally.shunned);
         let is_new = naks == 0 && shunned.is_empty();
         self.tally = (!is_new).then(|| {
             Box::new(Tally {
@@ -593,5 +595,14 @@ impl Client {
 
     pub(super) fn count(&mut self) -> &mut Tally {
         self.tally.get_or_insert_default()
+    }
+
+    pub(super) fn forget_failures(&mut self) {
+        if !self.minds_failures() {
+            self.tally
+                .iter_mut()
+                .for_each(|tally| tally.shunned.clear());
+            self.tally.take_if(|tally| **tally == *UNTRIED);
+        }
     }
 }

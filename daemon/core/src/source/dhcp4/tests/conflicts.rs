@@ -55,33 +55,37 @@ fn an_address_in_use_is_declined_once_it_is_granted() {
 
 #[test]
 fn a_server_that_offers_used_addresses_comes_last() {
-    let (mut bench, mut xid) = requesting();
-    for round in 1..=2 {
-        let now = bench.deadline().0 - Duration::from_millis(500);
-        bench.signal(now, CONFLICT);
-        assert_declined(&bench.ack(now, xid));
-        let (now, output) = bench.next(Timer::Discover, &["DISCOVER"]);
-        xid = output.sent().xid();
-        let offered = bench.offer(now, xid);
-        // An address that is in use does not make a bad server.
-        assert_eq!(offered.names().is_empty(), round == 2);
-    }
-    let now = bench.deadline().0 - Duration::from_millis(1);
-    let good = Reply::new(OFFER, xid, 600)
-        .giving([192, 0, 2, 60].into())
-        .with(54, &[192, 0, 2, 9]);
-    let found = bench.answer(now, &good).sent().address(54);
-    assert_eq!(found, Some([192, 0, 2, 9].into()));
-    bench.answer(
-        now,
-        &Reply::new(ACK, xid, 600)
+    for waited_for in [true, false] {
+        let (mut bench, mut xid) = requesting();
+        if !waited_for {
+            bench.client.not_waited_for();
+        }
+        for round in 1..=2 {
+            let now = bench.deadline().0 - Duration::from_millis(500);
+            bench.signal(now, CONFLICT);
+            assert_declined(&bench.ack(now, xid));
+            let (now, output) = bench.next(Timer::Discover, &["DISCOVER"]);
+            xid = output.sent().xid();
+            let offered = bench.offer(now, xid);
+            // An address that is in use does not make a bad server.
+            assert_eq!(offered.names().is_empty(), round == 2);
+        }
+        let now = bench.deadline().0 - Duration::from_millis(1);
+        let good = Reply::new(OFFER, xid, 600)
             .giving([192, 0, 2, 60].into())
-            .with(54, &[192, 0, 2, 9]),
-    );
-    bench.client.is_free();
-    bench.client.not_waited_for();
-    // A client that holds a lease remembers nothing of that.
-    assert_eq!(bench.client.tally().declined, None);
+            .with(54, &[192, 0, 2, 9]);
+        let found = bench.answer(now, &good).sent().address(54);
+        assert_eq!(found, Some([192, 0, 2, 9].into()));
+        bench.answer(
+            now,
+            &Reply::new(ACK, xid, 600)
+                .giving([192, 0, 2, 60].into())
+                .with(54, &[192, 0, 2, 9]),
+        );
+        bench.client.is_free();
+        // A client that holds a lease remembers nothing of that.
+        assert_eq!(bench.client.tally().declined, None);
+    }
 }
 
 #[test]
