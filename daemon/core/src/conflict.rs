@@ -53,6 +53,11 @@ pub const PROBE_MAX: Duration = Duration::from_secs(2);
 /// The time from the last probe until the address counts as free (RFC 5227 §1.1).
 pub const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 
+/// The longest time from the start of a strict window until the address counts as free.
+pub const PROBING: Duration = Duration::from_secs(
+    PROBE_WAIT.as_secs() + (PROBE_NUM as u64 - 1) * PROBE_MAX.as_secs() + ANNOUNCE_WAIT.as_secs(),
+);
+
 /// Announcements of an address (RFC 5227 §1.1).
 pub const ANNOUNCE_NUM: u32 = 2;
 

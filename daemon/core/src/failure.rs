@@ -134,6 +134,21 @@ pub enum Failure {
         /// Who uses it, by Ethernet address.
         by: Mac,
     },
+    /// The lease would end before it is known that no other station uses its address.
+    #[error(
+        "server {server} grants {address} for {lease:?}, and strict conflict detection takes up to {probing:?}: set \
+         conflictDetection to optimistic, or let the server grant longer leases"
+    )]
+    TooShort {
+        /// The server.
+        server: Ipv4Addr,
+        /// The address.
+        address: Ipv4Addr,
+        /// The lease time.
+        lease: Duration,
+        /// How long the probes may take.
+        probing: Duration,
+    },
     /// The time-out passed while a call waited for the daemon itself: what it waited for, and how long.
     #[error("no result after {1:?}: still waiting for {0}")]
     TimedOut(&'static str, Duration),
@@ -261,6 +276,7 @@ impl Failure {
             | Self::Conflict { .. }
             | Self::Conflicts { .. }
             | Self::NotDeclined { .. }
+            | Self::TooShort { .. }
             | Self::TimedOut(..)
             | Self::Store(_)
             | Self::AddressHeld { .. }

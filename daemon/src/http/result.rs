@@ -114,6 +114,7 @@ pub(super) fn code(failure: &Failure) -> Code {
         | Failure::Conflict { .. }
         | Failure::Conflicts { .. }
         | Failure::NotDeclined { .. }
+        | Failure::TooShort { .. }
         | Failure::TimedOut(..)
         | Failure::Store(_)
         | Failure::Held { .. }

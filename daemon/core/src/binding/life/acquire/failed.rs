@@ -20,7 +20,7 @@ pub(super) fn timed_out(acquire: &Acquire, lan: &Lan, now: Instant) -> Failure {
             "its turn behind others on the same LAN, so no server was asked: try again, or raise `timeout`"
         }
         Phase::Probe => {
-            "the probes of strict conflict detection, which take up to 7 s: raise `timeout`, or let the server grant longer leases"
+            "the probes of strict conflict detection, which take up to 7 s: raise `timeout`"
         }
         Phase::Write => "the store to write the lease",
         Phase::Forget { by: Some(_) } => {

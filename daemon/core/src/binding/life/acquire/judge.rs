@@ -6,6 +6,7 @@
 //! | an address that its limits do not allow: outside the pool, or reserved | refused, twice; then the ADD fails |
 //! | an address that another attachment has | refused, and the holder renews; nine times |
 //! | an address that this ADD has declined | refused; the third time the ADD fails |
+//! | a lease that ends before its address is known to be free | the ADD fails |
 //! | a lease whose address a station uses | declined; the third time the ADD fails, and at once if no other will do |
 //! | the offer of a server that has failed this ADD | the client waits a moment for another's |
 //!
@@ -16,10 +17,12 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::binding::Quest;
+use crate::conflict::PROBING;
 use crate::effect::Failure;
 use crate::identity::{AddressHolder, Lan};
 use crate::limits::Unfit;
 use crate::source::{Lease, Miss, Missed, RECEIVE_WINDOW};
+use crate::time::Instant;
 use crate::wire::Mac;
 
 /// How many offers of addresses that other attachments have make the ADD fail.
@@ -241,13 +244,14 @@ impl Misses {
     }
 
     /// Judges an offer that is about to be requested, or a lease that a server has `granted`. `held`: another attachment has the
-    /// address.
+    /// address; `probed`: from when the address is known to be free, if it is probed for first.
     pub(super) fn judge(
         &mut self,
         quest: &Quest,
         lease: &Lease,
         granted: bool,
         held: Option<Cause>,
+        probed: Option<Instant>,
     ) -> Ruling {
         let (server, address) = (lease.server, lease.ip());
         if let Some(cause) = quest.unfit(address).map(Cause::Unfit) {
@@ -270,7 +274,17 @@ impl Misses {
         match self.user(address).filter(|_| !granted) {
             Some(by) if self.declined(server, address, by) => self.fail(quest),
             Some(_) => Ruling::Refuse(PAUSE),
-            None => Ruling::GoOn,
+            None => match lease.times {
+                Some(times) if granted && probed.is_some_and(|at| lease.expired(at)) => {
+                    Ruling::Fail(Failure::TooShort {
+                        server,
+                        address,
+                        lease: times.end,
+                        probing: PROBING,
+                    })
+                }
+                _ => Ruling::GoOn,
+            },
         }
     }
 

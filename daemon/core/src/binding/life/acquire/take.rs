@@ -14,6 +14,7 @@ use super::judge::{Cause, Ruling};
 use super::{Acquire, Phase};
 use crate::binding::common::tenancy;
 use crate::binding::{Cx, Life, Living, Next, Report, SAME};
+use crate::conflict::PROBING;
 use crate::effect::Failure;
 use crate::grant::policy::{Detection, Policy};
 use crate::patience::AFTERWARDS;
@@ -88,8 +89,9 @@ impl Acquire {
             holder: tenant.who.clone(),
             shared: Some(tenant.chaddr).filter(|chaddr| *chaddr == cx.own.identity.chaddr),
         });
+        let probed = cx.own.probes_first().then(|| cx.now.boot + PROBING);
         let quest = &self.quest;
-        let ruling = self.misses.judge(quest, lease, granted, held);
+        let ruling = self.misses.judge(quest, lease, granted, held, probed);
         if let Some(tenant) = tenant {
             tenancy::tell_taken(&tenant, lease, cx);
             if !matches!(ruling, Ruling::GoOn) && !cut(Rule::RenewHolder) {

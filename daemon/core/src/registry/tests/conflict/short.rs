@@ -3,6 +3,24 @@
 use super::*;
 
 #[test]
+fn a_strict_add_of_too_short_a_lease_fails_at_once() {
+    for seconds in [6, 7] {
+        let mut rig = rig(Detection::Strict);
+        rig.lease = seconds;
+        let add = rig.add("a", 1, "a");
+        let failure = rig.failure(add);
+        let expected = format!(
+            "server 192.0.2.1 grants {FIRST} for {seconds}s, and strict conflict detection takes up to 7s: set \
+             conflictDetection to optimistic, or let the server grant longer leases"
+        );
+        assert_eq!(failure.to_string(), expected);
+        assert_eq!((rig.kinds(), rig.asked.len()), (vec![1, 3, 7], 0));
+        assert_eq!(rig.run_until(1060.0), 0, "nothing goes on");
+        rig.assert_nothing_is_left();
+    }
+}
+
+#[test]
 fn a_lease_that_ends_during_its_probes_is_asked_for_anew() {
     let mut rig = rig(Detection::Strict);
     rig.lease = 10;
