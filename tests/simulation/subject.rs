@@ -10,22 +10,25 @@ use std::time::Duration;
 
 use leasehold_core::Core;
 use leasehold_core::effect::{
-    Add, Answer, Call, Effect, EndpointAddress, EndpointRequest, Failure, Input, NetworkCall, OpId,
-    Outcome, RequestId, Why,
+    Add, Answer, Call, Effect, EndpointAddress, EndpointRequest, ExchangeId, Failure, Input,
+    NetworkCall, OpId, Outcome, RequestId, Why,
 };
 use leasehold_core::identity::{Attachment, ClientId, DoorId, Identity, Lan};
-use leasehold_core::link::Step;
 use leasehold_core::link::own::LinkOwner;
-use leasehold_core::record::Change;
+use leasehold_core::link::{KernelMessage, Link, LinkCause, Step, Target};
+use leasehold_core::record::{Change, Record, RecordState};
 use leasehold_core::registry::Config;
 use leasehold_core::tenure::Tenure;
 use leasehold_core::testbed::kept::Kept;
 use leasehold_core::time::{BootId, Instant, Now};
-use netns_fixtures::model::{Arp, ClientKey, Kind, Message, Packet, decode};
+use leasehold_core::wire::frame::FrameMeta;
+use netns_fixtures::model::{Arp, ClientKey, Kind, Message, Packet, arp, decode};
 
 /// An omitted duty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
+    /// ADD is answered when the lease is handed to the store, not when it is durable.
+    ReplyBeforePersist,
     /// A NAK is ignored.
     NakIgnored,
     /// A caller that hangs up goes unnoticed, and is not answered.
@@ -42,6 +45,12 @@ pub(crate) enum Mutation {
     DeathIgnored,
     /// A record is never removed.
     RecordKept,
+    /// An interface is changed for a lease while the lease is on its way to the store.
+    ApplyBeforePersist,
+    /// Remains of a lost lease on its interface stay there.
+    ExpiryIgnored,
+    /// The remains of an earlier lease on an interface are not recorded, and the next daemon forgets them.
+    FormerForgotten,
     /// An interface is left unchanged when its lease changes.
     ChangeIgnored,
     /// A server is believed even if the network's configuration denies it.
@@ -54,10 +63,24 @@ pub(crate) enum Mutation {
     EventFirst,
     /// No ARP is heard.
     ArpUnheard,
+    /// The time until which a lease is kept is not recorded.
+    GraceForgotten,
     /// STATUS is answered with success whatever was found.
     StatusBlind,
+    /// A RELEASE from the host leaves from the host's link itself.
+    PortForgotten,
+    /// A namespace that cannot be seen is believed to be gone.
+    BlindnessBelieved,
+    /// Nobody records that somebody took an address off.
+    RemovalForgotten,
+    /// A link that is set down goes unnoticed.
+    DownUnheard,
+    /// Every claimant is taken for a station that answers for all addresses.
+    ClaimantsForgiven,
     /// Addresses are declined without end.
     DeclinesUncounted,
+    /// Nobody looks for another lease after one is lost, unless a caller waits for it.
+    LossAccepted,
     /// Each attachment seems to be on its own LAN: nobody has its addresses, and it meets nobody there.
     LanUnshared,
     /// Links that were made for Docker are never deleted.
@@ -82,10 +105,16 @@ pub(crate) struct Subject {
     dropped: BTreeSet<RequestId>,
     /// Effects that the mutation adds.
     own: VecDeque<Effect>,
+    /// The last operation that the mutation added.
+    last_op: u64,
     /// Changes of links that were cut short, with how many of their steps were kept from the world.
     cut: BTreeMap<OpId, usize>,
+    /// Who answered ARP last, by exchange.
+    claimants: BTreeMap<ExchangeId, [u8; 6]>,
     /// The LANs that a mutation hides, by the names that it uses instead.
     lans: BTreeMap<Lan, Lan>,
+    /// Questions about addresses that nobody can have, which a mutation answers itself.
+    controls: VecDeque<(ExchangeId, Arp)>,
 }
 
 impl Subject {
@@ -102,13 +131,27 @@ impl Subject {
             adds: BTreeMap::new(),
             dropped: BTreeSet::new(),
             own: VecDeque::new(),
+            last_op: OWN_OPS,
             cut: BTreeMap::new(),
+            claimants: BTreeMap::new(),
             lans: BTreeMap::new(),
+            controls: VecDeque::new(),
         }
     }
 
     /// Hands in an input.
     pub(crate) fn handle(&mut self, now: Now, input: Input<'_>) {
+        self.answer_controls(now);
+        if let (
+            Some(Mutation::ClaimantsForgiven),
+            Input::Frame {
+                exchange, bytes, ..
+            },
+        ) = (self.mutation, &input)
+            && let Some(answer) = arp_of(bytes).filter(|arp| !arp.request)
+        {
+            self.claimants.insert(*exchange, answer.sender_mac);
+        }
         if let Some(input) = self.mutate(input) {
             self.core.handle(now, input);
         }
@@ -116,6 +159,7 @@ impl Subject {
 
     /// Reports that time has passed.
     pub(crate) fn handle_timeout(&mut self, now: Now) {
+        self.answer_controls(now);
         self.core.handle_timeout(now);
     }
 
@@ -204,7 +248,15 @@ impl Subject {
             (Mutation::RestartConfirms, Input::Start { boot, .. }) => {
                 *boot = BootId(format!("{}, {}", boot.0, self.seed));
             }
-            (Mutation::DeathIgnored, Input::Kernel(_)) => return None,
+            (Mutation::DeathIgnored, Input::Kernel(_))
+            | (Mutation::DownUnheard, Input::Kernel(KernelMessage::Down(..))) => return None,
+            (
+                Mutation::BlindnessBelieved,
+                Input::Done {
+                    outcome: Outcome::Inspected(Err(cause)),
+                    ..
+                },
+            ) if cause.is_unseen() => *cause = LinkCause::NoLink("that can be seen".to_owned()),
             (Mutation::ArpUnheard, Input::Frame { bytes, .. }) if is_arp(bytes) => return None,
             (_, Input::Done { op, .. }) if op.0 > OWN_OPS => return None,
             (
@@ -230,6 +282,24 @@ impl Subject {
             }
         }
         match (mutation, &mut effect) {
+            (Mutation::ReplyBeforePersist, Effect::Persist { changes, .. }) => {
+                changes.iter().for_each(|change| self.answer_early(change));
+            }
+            (
+                Mutation::ClaimantsForgiven,
+                Effect::Send {
+                    exchange, frame, ..
+                },
+            ) => {
+                let question = arp_of(frame).filter(|arp| arp.request && is_nobodys(arp.target));
+                self.controls
+                    .extend(question.map(|question| (*exchange, question)));
+            }
+            (Mutation::LossAccepted, Effect::Send { frame, .. })
+                if kind_of(frame) == Some(Kind::Discover) && self.adds.is_empty() =>
+            {
+                return None;
+            }
             (Mutation::DeclinesUncounted, Effect::Send { frame, .. })
                 if kind_of(frame) == Some(Kind::Decline) =>
             {
@@ -251,10 +321,32 @@ impl Subject {
             }
             (Mutation::CloseForgotten, Effect::Close { .. })
             | (Mutation::PublishForgotten, Effect::Publish { .. }) => return None,
+            (Mutation::PortForgotten, Effect::Open { link, .. }) => {
+                if let Link::Parent { ifindex, mac, .. } = link {
+                    *link = Link::parent(*ifindex, *mac);
+                }
+            }
+            (Mutation::ApplyBeforePersist, Effect::Persist { changes, .. }) => {
+                changes.iter().for_each(|change| self.apply_early(change));
+            }
+            (Mutation::ExpiryIgnored, Effect::Apply { op, steps, .. })
+                if !steps
+                    .iter()
+                    .any(|step| matches!(step, Step::AddAddress(_) | Step::Up)) =>
+            {
+                self.cut_short(*op, steps, |step| matches!(step, Step::Mtu(_)));
+            }
             (Mutation::ChangeIgnored, Effect::Apply { op, steps, .. }) => {
-                let all = steps.len();
-                steps.retain(|step| matches!(step, Step::Up | Step::Mtu(_)));
-                self.cut.insert(*op, all - steps.len());
+                self.cut_short(*op, steps, |step| matches!(step, Step::Up | Step::Mtu(_)));
+            }
+            (Mutation::FormerForgotten, Effect::Persist { changes, .. }) => {
+                put(changes).for_each(|record| record.former = None);
+            }
+            (Mutation::RemovalForgotten, Effect::Persist { changes, .. }) => {
+                put(changes).for_each(|record| record.taken_off = false);
+            }
+            (Mutation::GraceForgotten, Effect::Persist { changes, .. }) => {
+                put(changes).for_each(|record| record.kept = None);
             }
             (Mutation::StormAnswered, Effect::Send { frame, .. })
                 if kind_of(frame) == Some(Kind::Discover) =>
@@ -300,6 +392,76 @@ impl Subject {
         }
         self.own.push_back(again);
     }
+
+    /// Answers for addresses that nobody can have, in the name of whoever claimed the leased one.
+    fn answer_controls(&mut self, now: Now) {
+        while let Some((exchange, question)) = self.controls.pop_front() {
+            let Some(claimant) = self.claimants.get(&exchange) else {
+                continue;
+            };
+            let bytes = arp(
+                *claimant,
+                question.sender_mac,
+                &answer_of(&question, *claimant),
+            );
+            self.core.handle(
+                now,
+                Input::Frame {
+                    exchange,
+                    bytes: &bytes,
+                    meta: FrameMeta::default(),
+                },
+            );
+        }
+    }
+
+    /// Puts the address of a lease on its interface before its record is written.
+    fn apply_early(&mut self, change: &Change) {
+        let Change::Put(_, record) = change else {
+            return;
+        };
+        if record.state == RecordState::Bound && record.former.is_some() {
+            self.last_op += 1;
+            let (op, target) = (OpId(self.last_op), Target::Known(record.link.clone()));
+            self.own.push_back(Effect::Apply {
+                op,
+                target,
+                steps: vec![Step::AddAddress(record.lease.address.into())],
+            });
+        }
+    }
+
+    /// Lets only some of the steps happen, and tells the core that all were taken.
+    fn cut_short(&mut self, op: OpId, steps: &mut Vec<Step>, kept: impl Fn(&Step) -> bool) {
+        let all = steps.len();
+        steps.retain(kept);
+        self.cut.insert(op, all - steps.len());
+    }
+
+    fn answer_early(&mut self, change: &Change) {
+        let Change::Put(_, record) = change else {
+            return;
+        };
+        let waits = self
+            .adds
+            .iter()
+            .find(|(_, attachment)| **attachment == record.attachment);
+        let Some((id, _)) = waits.filter(|_| record.state == RecordState::Bound) else {
+            return;
+        };
+        let (id, answer) = (*id, Answer::leased(&record.lease, &record.profile.policy));
+        self.adds.remove(&id);
+        self.dropped.insert(id);
+        self.own.push_back(Effect::Reply { id, answer });
+    }
+}
+
+/// Returns the records that are written.
+fn put(changes: &mut [Change]) -> impl Iterator<Item = &mut Record> {
+    changes.iter_mut().filter_map(|change| match change {
+        Change::Put(_, record) => Some(&mut **record),
+        _ => None,
+    })
 }
 
 /// Returns the ADD that a call is or contains.
