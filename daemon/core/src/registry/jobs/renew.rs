@@ -48,6 +48,15 @@ impl Renewal {
             let upshot = match start.map(|start| (start, now.boot.saturating_since(start))) {
                 None => Upshot::Nothing(row.state),
                 Some((_, age)) if age < RECENT => Upshot::Fresh(age),
+                // Nobody would hear it.
+                Some(_)
+                    if row
+                        .link
+                        .as_ref()
+                        .is_some_and(|link| !core.tables.interfaces.has_carrier(link)) =>
+                {
+                    Upshot::Unanswered(Some("its interface has no carrier".to_owned()))
+                }
                 Some((start, _)) => {
                     job.left.insert(
                         of,

@@ -101,6 +101,20 @@ fn an_unrecorded_extension_is_not_called_unanswered() {
 }
 
 #[test]
+fn a_renewal_on_a_link_without_carrier_says_so_at_once() {
+    let mut rig = Rig::new(8);
+    rig.lease = 1000;
+    rig.bind();
+    rig.run_for(20.0);
+    rig.set_down(true);
+    let order = rig.renew(Which::default());
+    assert_eq!(
+        rig.upshot(order),
+        Upshot::Unanswered(Some("its interface has no carrier".to_owned()))
+    );
+}
+
+#[test]
 fn a_renewal_tells_that_a_lease_was_lost() {
     let mut rig = Rig::new(8);
     rig.bind();
