@@ -209,6 +209,7 @@ impl Core {
                     attachment,
                     answer,
                 } => desk.leased(id, attachment, answer),
+                Notice::Over(attachment) => desk.endpoint_without_lease(&attachment),
                 Notice::OwnLink { owner, there } => desk.own_link(owner, there),
                 Notice::Missed => desk.list_own_links(),
             }

@@ -27,7 +27,7 @@ pub const MOST_RESERVED: usize = 1024;
 
 /// Returns what Docker requires of a lease in this pool, or in none.
 pub fn wants(pool: Option<&PoolId>) -> Wants {
-    // None of Docker's own drivers takes an address of the pool 0.0.0.0/0: an endpoint of ours follows at once.
+    // None of Docker's own drivers takes an address of the pool 0.0.0.0/0.
     let is_for_ours = pool.is_some_and(|pool| pool.subnet.prefix_len() == 0);
     let sought_for = Some(if is_for_ours { NEXT_STEP } else { SLOW_START });
     Wants {

@@ -81,6 +81,8 @@ pub(super) struct Endpoint {
     pub(super) goes: Option<Instant>,
     /// Whether its link was in a container: no other container will get the link.
     moved: bool,
+    /// Whether its deletion failed: then that is tried again, whatever is heard about its link.
+    pub(super) left: bool,
 }
 
 /// How far an endpoint is.
@@ -159,28 +161,31 @@ impl Endpoint {
             ends: false,
             goes: None,
             moved: false,
+            left: false,
         }
     }
 
     fn is_ending(&self) -> bool {
         self.ends
+            || self.left
             || matches!(
                 self.stage,
                 EndpointStage::Forgetting | EndpointStage::Unmaking
             )
     }
 
-    /// Records whether its link was in the host's namespace at a time. An endpoint whose deletion failed is deleted again, whatever
-    /// is heard about its link.
-    pub(super) fn hear(&mut self, there: bool, now: Instant) {
+    /// Records whether its link was in the host's namespace at a time. Returns whether it has come there.
+    pub(super) fn hear(&mut self, there: bool, now: Instant) -> bool {
+        let came = there && self.goes.is_none();
         self.moved |= !there && self.stage == EndpointStage::There;
         let wait = if self.moved { NEXT_STEP } else { SLOW_START };
-        self.goes = (there || self.ends).then(|| self.goes.unwrap_or(now + wait));
+        self.goes = (there || self.left).then(|| self.goes.unwrap_or(now + wait));
+        came
     }
 
     /// Records that its deletion failed, and is tried again.
     fn stays(&mut self, now: Instant) {
-        self.stage = EndpointStage::There;
+        (self.stage, self.ends, self.left) = (EndpointStage::There, false, true);
         self.goes = Some(now + NEXT_STEP);
     }
 
@@ -188,7 +193,7 @@ impl Endpoint {
     pub(super) fn waits(&self) -> Option<&EndpointRecord> {
         self.record
             .as_deref()
-            .filter(|_| self.stage == EndpointStage::There && self.goes.is_some() && !self.ends)
+            .filter(|_| self.stage == EndpointStage::There && self.goes.is_some() && !self.left)
     }
 
     /// Returns what is known about it, if its link is not in the host's namespace and nothing is under way.
@@ -382,7 +387,10 @@ impl Desk<'_> {
                 endpoint.hear(true, self.registry.tables.now.boot);
                 match endpoint.ends {
                     true => self.end_endpoint(id),
-                    false => self.answer_created(id),
+                    false => {
+                        self.await_container(id);
+                        self.answer_created(id);
+                    }
                 }
                 self.time_strays();
             }
@@ -419,13 +427,10 @@ impl Desk<'_> {
             .lease_of(&record, self.now().boot)
             .map(|(grant, of)| (grant.mtu, of.id))
             .unzip();
-        if let Some(holder) = holder {
-            let tables = &mut self.registry.tables;
-            tables.change_profile(holder, |it| {
-                it.policy.mtu = network.wiring.mtu.or(it.policy.mtu);
-                it.wants.sought_for = Some(SLOW_START);
-            });
-            self.registry.seeking.wait(tables, holder);
+        if let (Some(holder), Some(_)) = (holder, network.wiring.mtu) {
+            self.registry
+                .tables
+                .change_profile(holder, |it| it.policy.mtu = network.wiring.mtu);
         }
         let link = network
             .wiring
@@ -651,5 +656,23 @@ impl Desk<'_> {
             ..holder.profile.policy.clone()
         };
         Some((holder.lease(now)?.grant(&policy), holder))
+    }
+
+    /// Handles the end of an attachment's lease: its endpoint is gone, unless its link is in the host's namespace. A dockerd that
+    /// was killed never says so.
+    pub(crate) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
+        // That was an earlier container's lease: its own is held.
+        if held_by(self.registry, attachment).is_some() {
+            return;
+        }
+        let rests = |(_, endpoint): &(&DoorId, &Endpoint)| endpoint.rests().is_some();
+        let found = self.docker.endpoints.leased_by(attachment).find(rests);
+        if let Some(id) = found.map(|(id, _)| id.clone()) {
+            // Whatever the attachment holds by now is its successor's.
+            self.drop_endpoint_record(&id);
+            self.endpoint_over(&id, Ok(()));
+            // A daemon that was killed while it made the link left one without an owner's name.
+            self.unmake_alone(LinkOwner::Endpoint(id));
+        }
     }
 }

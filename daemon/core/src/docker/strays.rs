@@ -16,7 +16,7 @@ use crate::effect::{Outcome, Why};
 use crate::identity::DoorId;
 use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
 use crate::network::{AddressSource, EndpointRecord, Mode, Wiring, is_in_network};
-use crate::patience::NEXT_STEP;
+use crate::patience::{NEXT_STEP, SLOW_START};
 use crate::record::{DoorKey, DoorRecord};
 use crate::registry::{Binding, DoorTimer, bindings, held_by, leave};
 use crate::rules::{Rule, cut};
@@ -106,16 +106,19 @@ impl Desk<'_> {
                     self.docker.strays.failures = Backoff::default();
                 }
                 let by_id = self.docker.endpoints.by_id.iter_mut();
+                let by_id = by_id.filter(|(_, endpoint)| !endpoint.left);
                 // A link that is still there has been there since it was first heard about.
                 let has_left = |id: &DoorId| !owners.contains(&LinkOwner::Endpoint(id.clone()));
                 let gone = by_id.filter(|(id, _)| has_left(id));
-                gone.for_each(|(_, endpoint)| endpoint.hear(false, now.boot));
+                gone.for_each(|(_, endpoint)| _ = endpoint.hear(false, now.boot));
                 self.docker.strays.strangers = strangers;
                 owners
                     .into_iter()
                     .for_each(|owner| self.own_link(owner, true));
                 self.time_strays();
                 self.forget_those_without_lease();
+                let known: Vec<_> = self.docker.endpoints.by_id.keys().cloned().collect();
+                known.iter().for_each(|id| self.await_inside(id));
             }
             Err(cause) => {
                 tracing::warn!(%cause, "cannot list the links that were made for Docker: trying again");
@@ -155,8 +158,12 @@ impl Desk<'_> {
             LinkOwner::Vlan { .. } => {}
             LinkOwner::Endpoint(id) => match self.docker.endpoint_mut(id) {
                 Some(endpoint) => {
-                    endpoint.hear(there, self.registry.tables.now.boot);
+                    let came = endpoint.hear(there, self.registry.tables.now.boot);
                     self.time_strays();
+                    match came {
+                        true => self.await_container(id),
+                        false => self.await_inside(id),
+                    }
                 }
                 None if there && !is_unread => self.unmake_alone(owner),
                 None => {}
@@ -223,8 +230,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Forgets the endpoints whose lease is over, and whose links are not in the host's namespace: a dockerd that was killed never says
-    /// so.
+    /// Forgets the endpoints whose lease was over before they were known here.
     fn forget_those_without_lease(&mut self) {
         let is_over = |record: &EndpointRecord| {
             matches!(&record.source, AddressSource::Leased(of) if held_by(self.registry, of).is_none())
@@ -236,6 +242,52 @@ impl Desk<'_> {
         {
             self.forget_and_answer(&id, None);
         }
+    }
+
+    /// Gives an endpoint's interface as long to be found as its link may stay in the host's namespace.
+    pub(super) fn await_container(&mut self, id: &DoorId) {
+        let now = self.now();
+        let record = self.docker.endpoint(id).and_then(Endpoint::waits);
+        let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id));
+        lease.into_iter().for_each(|lease| {
+            self.registry
+                .seeking
+                .wait_for(&mut self.registry.tables, lease, SLOW_START)
+        });
+    }
+
+    /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by
+    /// now, or gone.
+    fn await_inside(&mut self, id: &DoorId) {
+        let Some(record) = self
+            .docker
+            .endpoints
+            .by_id
+            .get(id)
+            .and_then(Endpoint::rests)
+        else {
+            return;
+        };
+        // An endpoint that dockerd forgot says nothing about the container for which the same lease waits under another
+        // endpoint.
+        let has_its_lease =
+            |other: &EndpointRecord| (other.mac, &other.source) == (record.mac, &record.source);
+        if self
+            .docker
+            .endpoints
+            .by_id
+            .values()
+            .filter_map(Endpoint::waits)
+            .any(has_its_lease)
+        {
+            return;
+        }
+        let lease = self.lease_of(record, self.now().boot).map(|(_, of)| of.id);
+        lease.into_iter().for_each(|lease| {
+            self.registry
+                .seeking
+                .wait_less(&mut self.registry.tables, lease)
+        });
     }
 
     /// Gives back the leases of unknown endpoints: the previous daemon was killed before it had recorded them, so that Docker never

@@ -546,6 +546,7 @@ impl Registry {
         self.tables.remove(id);
         if let Some(attachment) = attachment {
             self.given_back(id, &attachment);
+            self.notices.push_back(Notice::Over((*attachment).clone()));
         }
     }
 

@@ -22,6 +22,8 @@ pub(crate) enum Notice {
         /// The answer.
         answer: Answer,
     },
+    /// Nothing is left of a binding of this attachment.
+    Over(Attachment),
     /// A link that the daemon made is in the host's namespace, or has left it.
     OwnLink {
         /// Whose it is.

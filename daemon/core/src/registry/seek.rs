@@ -68,21 +68,34 @@ struct Awaited {
 
 impl Seeking {
     /// Waits for the interface of a binding that lives on the LAN's link, if it is sought.
-    pub(crate) fn wait(&mut self, tables: &mut Tables, id: BindingId) {
-        let binding = tables.bindings.get(id).filter(|it| it.sought().is_some());
+    pub(super) fn wait(&mut self, tables: &mut Tables, id: BindingId) {
+        let binding = tables.bindings.get(id);
         if let Some(long) = binding.and_then(|it| it.profile.wants.sought_for) {
+            self.wait_for(tables, id, long);
+        }
+    }
+
+    /// Waits for it this long.
+    pub(crate) fn wait_for(&mut self, tables: &mut Tables, id: BindingId, long: Duration) {
+        let binding = tables.bindings.get(id);
+        if binding.is_some_and(|it| it.sought().is_some()) {
             let (next, until) = (tables.now.boot + FIRST_LOOK, tables.now.boot + long);
             self.begin(tables, id, next, until, None);
         }
     }
 
-    /// Gives each interface no more than a minute to be found: no link of a dockerd that has ended will become one.
-    pub(crate) fn wait_less(&mut self, tables: &mut Tables) {
-        for awaited in self.awaited.values_mut() {
+    /// Gives a binding's interface no more than a minute to be found: no other link will become it.
+    pub(crate) fn wait_less(&mut self, tables: &mut Tables, id: BindingId) {
+        if let Some(awaited) = self.awaited.get_mut(&id) {
             awaited.until = awaited.until.min(tables.now.boot + NEXT_STEP);
             awaited.next = awaited.next.min(awaited.until);
+            self.time(tables);
         }
-        self.time(tables);
+    }
+
+    pub(crate) fn wait_less_for_all(&mut self, tables: &mut Tables) {
+        let all: Vec<_> = self.awaited.keys().copied().collect();
+        all.into_iter().for_each(|id| self.wait_less(tables, id));
     }
 
     /// Waits for the interface of a binding whose link is gone, and looks for it: it may have appeared elsewhere unnoticed.

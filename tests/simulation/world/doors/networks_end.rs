@@ -26,11 +26,7 @@ impl World {
             self.crash();
         }
         if self.settle() && self.until(self.now + 10 * SECOND, |_| false) {
-            // A look at the links shows which endpoints dockerd has forgotten.
-            self.inquire(Call::List);
-            if self.until(self.now + SECOND, |_| false) {
-                self.examine_kept_of_networks();
-            }
+            self.examine_kept_of_networks();
         }
     }
 

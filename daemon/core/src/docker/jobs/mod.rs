@@ -177,7 +177,9 @@ impl Desk<'_> {
         let next = match call {
             NetworkCall::Started => {
                 self.abandon_strays();
-                self.registry.seeking.wait_less(&mut self.registry.tables);
+                self.registry
+                    .seeking
+                    .wait_less_for_all(&mut self.registry.tables);
                 Ok(NetworkAnswer::Done).into()
             }
             NetworkCall::Create(record) => NetworkChange::make(self, id, record),

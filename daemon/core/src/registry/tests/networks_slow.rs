@@ -1,6 +1,6 @@
 //! Links of Docker's networks whose containers start slowly, or never.
 
-use super::networks::{OWN, STRAY, id, with_network};
+use super::networks::{OWN, STRAY, endpoint, id, with_network};
 use super::rig::*;
 
 impl Rig {
@@ -55,6 +55,20 @@ fn a_slow_container_finds_its_link_and_its_lease() {
     }
 }
 
+/// dockerd was killed after the first link had its container, and has forgotten it: the link is nowhere any more.
+#[test]
+fn a_forgotten_endpoint_does_not_hurry_its_successor() {
+    let mut rig = with_network();
+    let pool = "192.0.2.0/24;;parent=br0";
+    rig.told_endpoint("e1", pool);
+    rig.link_leaves(&endpoint());
+    rig.told_endpoint("e2", pool);
+    let began = rig.at.as_secs_f64();
+    rig.request(Call::List);
+    rig.run_until(began + STRAY - 1.0);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
+}
+
 /// It starts none of the containers that the previous one was about to start.
 #[test]
 fn a_new_dockerd_leaves_a_waiting_link_one_minute() {
@@ -100,4 +114,21 @@ fn a_stray_link_goes_at_once_for_a_new_one_with_its_mac() {
         assert_eq!(links, [LinkOwner::Endpoint(id("e2"))], "told: {told}");
         assert_eq!(rig.endpoint_ends(), [1, 1, 0], "told: {told}");
     }
+}
+
+/// The daemon could not see the container until Docker took its link back for a moment.
+#[test]
+fn a_link_back_during_the_last_search_keeps_its_lease() {
+    let mut rig = with_network();
+    rig.create_endpoint("e1", OWN);
+    let link = rig.link_of(&endpoint()).cloned().unwrap();
+    rig.link_leaves(&endpoint());
+    let left = rig.at.as_secs_f64();
+    rig.run_until(left + 59.0);
+    rig.hold_seeks = true;
+    rig.run_until(left + 61.0);
+    rig.link_returns(link);
+    rig.hold_seeks = false;
+    rig.end_seek();
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
 }

@@ -1,6 +1,6 @@
 //! The links in the host's namespace that were made for Docker.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
 use crate::link::Wire;
@@ -11,6 +11,8 @@ use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 pub(in super::super) struct Wired {
     /// The links in the host's namespace.
     pub(in super::super) links: BTreeMap<LinkOwner, OwnLink>,
+    /// The owners of links that a killed daemon had not named yet: no list has them.
+    pub(in super::super) unnamed: BTreeSet<LinkOwner>,
     /// Those that daemons with another store made.
     pub(in super::super) strangers: Vec<String>,
     /// The host's own addresses, on the LAN's link.
@@ -45,7 +47,10 @@ impl Rig {
                 (op, Outcome::Made(made))
             }
             Effect::Unmake { op, owner } => {
-                let unmade = result.map(|()| drop(wired.links.remove(&owner)));
+                let unmade = result.map(|()| {
+                    wired.links.remove(&owner);
+                    wired.unnamed.remove(&owner);
+                });
                 (op, Outcome::Unmade(unmade))
             }
             Effect::ListOwn { op } => {
