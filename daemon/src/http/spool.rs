@@ -84,9 +84,13 @@ impl Spool {
                     self.taken.insert(path.clone(), None);
                     calls.push((path, call));
                 }
+                Err(Unreadable::Io(error)) => {
+                    warn!(path = %path.display(), %error, "cannot read a spooled DEL: trying again in a minute");
+                    self.taken.insert(path, Some(now + REST));
+                }
                 Err(cause) => {
                     warn!(path = %path.display(), %cause, "a spooled call is no DEL: its lease, if any, stays until it expires");
-                    if matches!(cause, Unreadable::Io(_)) || small_file::remove(&path).is_err() {
+                    if small_file::remove(&path).is_err() {
                         self.taken.insert(path, Some(now + REST));
                     }
                 }

@@ -270,20 +270,24 @@ impl Worker {
         goes_on: impl FnMut(usize) -> bool,
     ) -> Result<LinkView, LinkCause> {
         match target {
-            Target::Named(at) => self.apply_within(
-                &at.netns,
-                Expected::of(at),
-                Which::Name(&at.ifname),
-                steps,
-                goes_on,
-            ),
-            Target::OfServer(at, mac) => self.apply_within(
-                &at.netns,
-                Expected::of(at),
-                Which::Station(&at.ifname, *mac),
-                steps,
-                goes_on,
-            ),
+            Target::Named(at) => self
+                .apply_within(
+                    &at.netns,
+                    Expected::of(at),
+                    Which::Name(&at.ifname),
+                    steps,
+                    goes_on,
+                )
+                .map_err(|cause| self.missing(&at.netns, cause)),
+            Target::OfServer(at, mac) => self
+                .apply_within(
+                    &at.netns,
+                    Expected::of(at),
+                    Which::Station(&at.ifname, *mac),
+                    steps,
+                    goes_on,
+                )
+                .map_err(|cause| self.missing(&at.netns, cause)),
             Target::Known(
                 link @ Link::InNetns {
                     path,
@@ -458,20 +462,23 @@ impl Worker {
         };
         match cause.is_unseen().then(|| self.is_numbered(link)) {
             Some(Ok(true)) => LinkCause::NoPath(path.clone()),
-            Some(Ok(false))
-                if matches!(cause, LinkCause::NoNetns(_)) && self.shows_others(path) =>
-            {
-                LinkCause::NetnsRemoved(path.clone())
-            }
-            Some(Ok(false)) | None => cause,
+            Some(Ok(false)) => self.missing(path, cause),
+            None => cause,
             Some(Err(unclear)) => unclear,
         }
     }
 
-    /// Returns whether the directory of a path shows namespaces, so that this daemon sees what is there.
-    fn shows_others(&self, path: &Path) -> bool {
-        let files = self.list(directory_of(path)).unwrap_or_default();
-        shows_namespace(&files, |file, flags| self.host.open_with(file, flags))
+    /// Returns why nothing can be reached at a path: if no namespace is there, and its directory shows others, this daemon sees
+    /// what is there.
+    fn missing(&self, path: &Path, cause: LinkCause) -> LinkCause {
+        let files = match cause {
+            LinkCause::NoNetns(_) => self.list(directory_of(path)).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        match shows_namespace(&files, |file, flags| self.host.open_with(file, flags)) {
+            true => LinkCause::NetnsRemoved(path.to_owned()),
+            false => cause,
+        }
     }
 
     /// Returns whether the kernel knows a link's namespace by a number, and the link is in it. A daemon that has not heard of the

@@ -128,6 +128,10 @@ impl Watch {
                     Read::Lost(errno) => {
                         warn!(%errno, "kernel notifications were lost; looking at everything again");
                         self.teller.registrar.lost();
+                        // The socket was empty in between: messages come as fast as they are read.
+                        if is_deaf {
+                            self.teller.lost(&mut room);
+                        }
                         is_deaf = true;
                     }
                     Read::Nothing => {

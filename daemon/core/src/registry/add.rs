@@ -11,6 +11,7 @@ use super::operation::Operation;
 use super::pacing::Urgency;
 use super::timers::Key;
 use super::{Registry, rivals};
+use crate::backoff::RARELY;
 use crate::binding::{Binding, Common, Known, Life, Owed, Release};
 use crate::effect::{Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, RequestId};
 use crate::identity::{Attachment, ClientId, Identity, Lan};
@@ -49,8 +50,13 @@ impl Registry {
     /// Tries once more to adopt the containers whose time has come.
     pub(super) fn adopt_again(&mut self) {
         for adoptee in self.adoptions.due(self.tables.now.boot) {
-            if self.knows(&adoptee.add.attachment) {
-                self.forget_adoption(&adoptee.add.attachment);
+            let attachment = &adoptee.add.attachment;
+            if self.tables.bindings.holder(attachment).is_some() {
+                self.forget_adoption(attachment);
+            } else if self.knows(attachment) {
+                // An ADD that waits ends it once it begins.
+                let at = self.tables.now.boot + RARELY;
+                self.adoptions.wait(attachment, at);
             } else {
                 self.begin_adoption(adoptee);
             }

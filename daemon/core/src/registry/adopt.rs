@@ -2,7 +2,7 @@
 //!
 //! If the interface still has the address that it was given, a server confirms it by INIT-REBOOT under the identifier used then,
 //! and from then on the lease is held like any other. No other address is taken. A container that could not be adopted stays as
-//! it is, is listed with the reason, and is tried again while it lives, until its runtime mentions it. If that is by an ADD, the
+//! it is, is listed with the reason, and is tried again while it lives, until a DEL comes or an ADD begins. If that is by an ADD, the
 //! old address is removed before the ADD's own is added.
 
 use std::collections::BTreeMap;
@@ -59,6 +59,13 @@ impl Adoptions {
         let pending = self.pending.values_mut();
         let due = pending.filter_map(|it| it.next.take_if(|at| *at <= now).map(|_| it));
         due.map(|it| it.adoptee.clone()).collect()
+    }
+
+    /// Tries a container again at `at`.
+    pub(super) fn wait(&mut self, attachment: &Attachment, at: Instant) {
+        if let Some(adoption) = self.pending.get_mut(attachment) {
+            adoption.next = Some(at);
+        }
     }
 
     /// Sets the deadline of the next try.

@@ -12,6 +12,7 @@
 //! container costs two containers their network.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
 
 use super::slots::Slots;
 use super::tables::Tables;
@@ -20,7 +21,7 @@ use crate::backoff::{Backoff, LONGEST_PAUSE};
 use crate::binding::Binding;
 use crate::effect::{Outcome, Why};
 use crate::interface::{At, Interfaces, News, NewsCount};
-use crate::link::{LinkCause, LinkView, Target};
+use crate::link::{LinkCause, LinkView, Target, directory_of};
 use crate::outbox::Waiter;
 use crate::record::BindingId;
 
@@ -34,6 +35,8 @@ pub(super) struct Audit {
     under_way: BTreeMap<At, Option<NewsCount>>,
     /// How often the look at an interface failed, for those that are tried again.
     failures: BTreeMap<At, Backoff>,
+    /// The directories in which a namespace with a lease was not seen, and which the log has named.
+    blind: BTreeSet<PathBuf>,
 }
 
 impl Audit {
@@ -43,6 +46,7 @@ impl Audit {
             waiting: VecDeque::new(),
             under_way: BTreeMap::new(),
             failures: BTreeMap::new(),
+            blind: BTreeSet::new(),
         }
     }
 
@@ -145,6 +149,9 @@ impl Audit {
         view: &LinkView,
     ) {
         self.failures.remove(&at);
+        if let Some(directory) = directory_at(tables, at) {
+            self.blind.remove(&directory);
+        }
         // If something is missing there, nobody else removed it.
         held.retain(|id| {
             let binding = tables.bindings.get(*id);
@@ -201,15 +208,17 @@ impl Audit {
         if outdated {
             return self.look_at(tables, at);
         }
-        let is_first = self.failures.is_empty() && !backoff.has_failed();
+        let is_blind = cause.is_unseen() && !matches!(cause, LinkCause::NoPath(_));
+        let directory = directory_at(tables, at).filter(|_| is_blind);
+        let is_news = directory.is_some_and(|directory| self.blind.insert(directory));
         backoff.fail();
         let pause = backoff.pause(LONGEST_PAUSE, &mut tables.rng);
-        match (cause.is_unseen(), is_first) {
-            (true, true) => tracing::error!(
+        match (cause.is_unseen(), is_news) {
+            (_, true) => tracing::error!(
                 %attachment, %cause,
                 "a network namespace with a lease is out of sight: it ended while no daemon ran, or this daemon does not see \
-                 the containers (--host-prefix, mounts, PID namespace); its lease is kept until its end, a DEL or a GC, and \
-                 renewed only if the kernel knows the namespace, from the host's link"
+                 the containers of its directory (--host-prefix, mounts, PID namespace); a lease there is kept until its end, \
+                 a DEL or a GC, and renewed only if the kernel knows the namespace, from the host's link"
             ),
             (true, false) => {
                 tracing::debug!(%attachment, %cause, ?pause, "namespace not seen: looking again")
@@ -222,4 +231,11 @@ impl Audit {
         let next = Some((now.boot + pause, Why::Work));
         tables.timers.set(Key::Audit(at), next);
     }
+}
+
+/// Returns the directory of the namespace in which an interface is that holds a lease.
+fn directory_at(tables: &Tables, at: At) -> Option<PathBuf> {
+    let held = tables.held_at(at);
+    let path = held.first()?.link.netns()?;
+    Some(directory_of(path).to_owned())
 }

@@ -16,7 +16,7 @@ use crate::effect::{Answer, Failure, FrameMeta, OpId, Outcome, PoolRequest, Requ
 use crate::identity::ClientId;
 use crate::link::{Hears, Line, LinkCause, Sockets};
 use crate::outbox::{DoorWaiter, Exchange, Owner, Waiter};
-use crate::patience::OFFER;
+use crate::patience::{LINK_DOWN, OFFER};
 use crate::pool::{PoolFault, PoolId};
 use crate::silence::{AHEAD, Silence};
 use crate::source::{ClientProfile, Inquiry, OfferedLan, Sender};
@@ -31,17 +31,34 @@ pub(in crate::docker) struct LanInquiry {
     limit: Instant,
     began: Instant,
     exchange: Exchange,
+    /// The name of the LAN's link, while it has no carrier.
+    no_carrier: Option<String>,
     /// The inquiry, once the first sockets are open.
     inquiry: Option<Box<Inquiry>>,
     /// Where it speaks, once the LAN's link is found.
     line: Option<Line>,
-    /// The search for the reason of the silence, once it has begun.
+    /// How many frames had come in on its LAN then, once they are counted.
+    before: Option<u64>,
+    /// The count, and later the search for the reason of the silence, while it is under way.
     survey: Option<OpId>,
+    /// Whether that search has begun.
+    searches: bool,
     /// What was found about the reason.
     reason: Option<Box<Silence>>,
 }
 
 impl LanInquiry {
+    /// Counts the frames that have come in, or searches for the reason of the silence.
+    fn surveys(&mut self, id: RequestId, desk: &mut Desk<'_>) {
+        let Some(line) = &self.line else { return };
+        let waiter = Waiter::Above(DoorWaiter::Call(id));
+        let (lan, counts) = (&self.request.lan, !self.searches);
+        self.survey = Some(
+            desk.out()
+                .survey_for(waiter, line.link.clone(), lan, counts),
+        );
+    }
+
     /// Looks for the reason of a silence shortly before the end. Returns when, if that is still to come.
     fn looks_for_reason(
         &mut self,
@@ -50,16 +67,19 @@ impl LanInquiry {
         desk: &mut Desk<'_>,
     ) -> Option<Instant> {
         let at = self.limit - AHEAD;
-        let line = self.line.as_ref().filter(|_| self.survey.is_none())?;
+        if self.searches {
+            return None;
+        }
         if now < at {
             return Some(at);
         }
-        let waiter = Waiter::Above(DoorWaiter::Call(id));
-        let link = line.link.clone();
-        self.survey = Some(
-            desk.out()
-                .survey_for(waiter, link, &self.request.lan, false),
-        );
+        self.searches = true;
+        // A count that is still under way comes too late.
+        self.survey
+            .take()
+            .into_iter()
+            .for_each(|op| desk.out().forget(op));
+        self.surveys(id, desk);
         None
     }
 
@@ -116,9 +136,15 @@ impl LanInquiry {
                 kept: 0,
             };
         }
-        match self.exchange.is_finding() {
-            true => Failure::TimedOut("a look at the LAN's link", waited),
-            false => Failure::TimedOut("sockets on the LAN's link", waited),
+        match &self.no_carrier {
+            Some(ifname) => Failure::NoCarrier {
+                ifname: ifname.clone(),
+                waited,
+            },
+            None if self.exchange.is_finding() => {
+                Failure::TimedOut("a look at the LAN's link", waited)
+            }
+            None => Failure::TimedOut("sockets on the LAN's link", waited),
         }
     }
 
@@ -133,9 +159,12 @@ impl LanInquiry {
             request,
             began: desk.now().boot,
             exchange: Exchange::default(),
+            no_carrier: None,
             inquiry: None,
             line: None,
+            before: None,
             survey: None,
+            searches: false,
             reason: None,
         };
         look.find(id, desk);
@@ -152,19 +181,24 @@ impl LanInquiry {
         match outcome {
             Outcome::Inspected(Ok(view)) if self.exchange.found() => {
                 if !self.request.place().has_carrier(&view) {
-                    let waited = whole_millis(desk.now().boot.saturating_since(self.began));
-                    let ifname = view.ifname;
-                    return self.end(desk, id, Err(Failure::NoCarrier { ifname, waited }));
+                    self.no_carrier = Some(view.ifname);
+                    desk.time_call(id, (desk.now().boot + LINK_DOWN).min(self.limit));
+                    return self.waits();
                 }
                 let link = self.request.place().link(&view, &self.request.lan);
                 let shared = self.request.profile.on_parent;
                 self.line = Some(Line::over(link, &view, shared));
+                self.surveys(id, desk);
                 self.open(id, desk);
             }
+            Outcome::Surveyed(survey) if !self.searches => {
+                (self.survey, self.before) = (None, survey.received);
+            }
             Outcome::Surveyed(survey) => {
+                self.survey = None;
                 self.reason = Some(Box::new(Silence {
                     ifname: self.request.ifname.clone(),
-                    before: None,
+                    before: self.before,
                     up_for: None,
                     survey,
                     server: None,
@@ -197,6 +231,9 @@ impl LanInquiry {
             return self.end(desk, id, Err(failure));
         }
         let mut next = self.limit;
+        if self.no_carrier.take().is_some() {
+            self.find(id, desk);
+        }
         if let Some(inquiry) = self.inquiry.as_mut().filter(|_| self.exchange.can_send()) {
             let again = inquiry.asks_again(now.boot);
             if again && self.line.as_mut().is_some_and(Line::go_beside) {
@@ -266,6 +303,7 @@ impl LanInquiry {
             lan,
             ..
         } = *request;
+        let fail = |because: String| Answer::Failed(Failure::Pool(PoolFault::NoSubnet { because }));
         let (offered, router) = match seen {
             Ok(OfferedLan {
                 server,
@@ -286,21 +324,20 @@ impl LanInquiry {
             ) if subnet.is_none() => return Next::Answers(Answer::Failed(failure)),
             Err(failure) => {
                 let failure = failure.to_string();
-                tracing::info!(%lan, %failure, "looked at a pool's LAN in vain");
+                if subnet.is_some() {
+                    tracing::warn!(%lan, %failure, "no router known for a pool: its network may have no default route");
+                }
                 (Err(failure), None)
             }
         };
-        let automatic = subnet.is_none();
-        let subnet = match subnet.map_or(offered, Ok) {
-            Ok(subnet) => subnet,
-            Err(because) => {
-                let fault = PoolFault::NoSubnet { because };
-                return Next::Answers(Answer::Failed(Failure::Pool(fault)));
-            }
+        let (subnet, automatic) = match (subnet, offered) {
+            (Some(subnet), _) => (subnet, false),
+            (None, Ok(offered)) => (offered, true),
+            (None, Err(because)) => return Next::Answers(fail(because)),
         };
         let gateway = router.filter(|router| subnet.contains(router));
-        if gateway.is_none() {
-            tracing::warn!(%lan, ?router, %subnet, "no router of a pool's subnet is known: its network may have no default route");
+        if let Some(router) = router.filter(|_| gateway.is_none()) {
+            tracing::warn!(%lan, %router, %subnet, "the server's router is not in the pool's subnet");
         }
         PoolChange::add(
             desk,

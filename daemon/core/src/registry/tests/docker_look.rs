@@ -214,13 +214,21 @@ fn a_router_outside_of_the_subnet_is_no_gateway() {
 }
 
 #[test]
-fn a_link_without_carrier_is_not_asked_over() {
+fn a_link_without_carrier_is_waited_for() {
     let mut rig = rig();
     rig.interface.carrier = false;
     let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
+    rig.run_until(1004.9);
+    assert!(rig.sent.is_empty() && rig.answers.is_empty());
+    rig.run_until(1005.0);
     assert_eq!(rig.answers[&with], known(None));
     assert_says(&rig.because(without), "has no carrier");
-    assert!(rig.sent.is_empty() && rig.is_idle());
+    let late = rig.pool(None, None);
+    rig.run_until(1006.5);
+    rig.interface.carrier = true;
+    rig.run_until(1007.5);
+    assert_eq!(rig.answers[&late], known(Some(ROUTER)));
+    assert!(rig.is_idle());
 }
 
 #[test]
@@ -253,12 +261,14 @@ fn a_silence_that_the_hosts_firewall_makes_is_explained() {
             docker_user: true,
         },
         parent_is_bridge: true,
+        received: Some(42),
         ..Survey::default()
     });
     let id = rig.pool(None, None);
     rig.run_until(1005.0);
     let because = rig.because(id);
     assert_says(&because, "iptables -I DOCKER-USER -i br0 -o br0 -j ACCEPT");
+    assert!(because.contains("42 frames came in on br0"), "{because}");
     assert!(rig.surveys == 1 && rig.is_idle());
 }
 

@@ -73,7 +73,13 @@ impl Client {
             State::Extending { extension, .. } => {
                 let confirmed = self.confirmed_in_vain(Unanswered::Keep, None);
                 let confirmed = confirmed.filter(|_| extension.unconfirmed);
-                extension.asked_in_vain(now).or(confirmed)
+                match (extension.asked_in_vain(now), confirmed) {
+                    (Some(asked), Some(confirmed)) => Some(InVain {
+                        times: asked.times + confirmed.times,
+                        ..confirmed
+                    }),
+                    (asked, confirmed) => asked.or(confirmed),
+                }
             }
             State::InitReboot { unanswered, .. } => self.confirmed_in_vain(*unanswered, None),
             State::Rebooting { tx, unanswered, .. } => {

@@ -96,7 +96,7 @@ pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
             "socket",
             chain(other),
             format!(
-                "{} answers there: stop it, and start a leasehold daemon of this version",
+                "{} answers at {path}: stop it, and start a leasehold daemon of this version",
                 Owner::of(socket.process)
             ),
         ),
