@@ -351,7 +351,7 @@ impl Subject {
             (Mutation::StormAnswered, Effect::Send { frame, .. })
                 if kind_of(frame) == Some(Kind::Discover) =>
             {
-                (0..40).for_each(|_| self.echo(&effect));
+                (0..80).for_each(|_| self.echo(&effect));
             }
             (Mutation::UnmakeForgotten, Effect::Unmake { owner, .. }) => {
                 // Deleting a link that is not there succeeds.

@@ -7,8 +7,8 @@ use netns_fixtures::model::{ClientKey, Purpose};
 
 /// A minute, in microseconds.
 const MINUTE: u64 = 60_000_000;
-/// The most often per minute that a client asks that has lost its lease and is refused again and again.
-const MOST_DISCOVERS: usize = 30;
+/// The most messages per minute of a client whose lease ends within seconds, or is refused again and again.
+const MOST: usize = 60;
 
 /// A client, by LAN and identifier.
 type Who = (usize, ClientKey);
@@ -18,8 +18,8 @@ type Who = (usize, ClientKey);
 pub(crate) struct Timing {
     /// When each client last asked all servers for a lease that it has, if it has said and heard nothing else since.
     claims: BTreeMap<Who, u64>,
-    /// When each client looked for a lease, in the last minute.
-    discovers: BTreeMap<Who, VecDeque<u64>>,
+    /// When each client asked for something in the last minute.
+    asked: BTreeMap<Who, VecDeque<u64>>,
 }
 
 impl Timing {
@@ -41,18 +41,17 @@ impl Timing {
     /// Judges a message that a client sends.
     pub(crate) fn sent(&mut self, now: u64, who: Who, purpose: Purpose) -> Result<(), String> {
         self.settled(&who);
-        match purpose {
-            Purpose::Reboot | Purpose::Rebind => _ = self.claims.insert(who, now),
-            Purpose::Discover => {
-                let discovers = self.discovers.entry(who).or_default();
-                discovers.retain(|at| now - at < MINUTE);
-                discovers.push_back(now);
-                if discovers.len() > MOST_DISCOVERS {
-                    return Err(format!("{} DISCOVER in a minute", discovers.len()));
-                }
-            }
-            Purpose::Select | Purpose::Renew | Purpose::Decline | Purpose::Release => {}
+        if matches!(purpose, Purpose::Reboot | Purpose::Rebind) {
+            self.claims.insert(who.clone(), now);
         }
-        Ok(())
+        let asked = self.asked.entry(who).or_default();
+        asked.retain(|at| now - at < MINUTE);
+        asked.push_back(now);
+        match asked.len() {
+            0..=MOST => Ok(()),
+            many => Err(format!(
+                "{many} messages in a minute, the last a {purpose:?}"
+            )),
+        }
     }
 }

@@ -471,7 +471,9 @@ impl World {
         self.note(|| format!("> {id:?} {}", brief_call(&call)));
         self.calls.request(self.now, id, &call);
         self.show(&Seen::Requested(&call));
-        self.timing.begins_anew();
+        if !matches!(call, Call::List | Call::Status { .. } | Call::Check { .. }) {
+            self.timing.begins_anew();
+        }
         self.takes_its_turn(id);
         if add_of(&call).is_some() {
             self.add_begins(id);
