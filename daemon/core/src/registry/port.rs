@@ -2,7 +2,7 @@
 //! [`Notice`](super::Notice).
 
 use super::Registry;
-use crate::binding::Binding;
+use crate::binding::{Binding, Life};
 use crate::identity::Attachment;
 
 pub(crate) fn bindings(core: &Registry) -> impl Iterator<Item = &Binding> {
@@ -18,6 +18,14 @@ pub(crate) fn held_by<'a>(core: &'a Registry, attachment: &Attachment) -> Option
 pub(crate) fn held_in<'a>(core: &'a Registry, network: &str) -> impl Iterator<Item = &'a Binding> {
     let is_its = |it: &&Binding| core.tables.bindings.holder(&it.attachment) == Some(it.id);
     all_in(core, network).filter(is_its)
+}
+
+/// Returns those that ask for their first lease in a network.
+pub(crate) fn asking_in<'a>(
+    core: &'a Registry,
+    network: &str,
+) -> impl Iterator<Item = &'a Binding> {
+    all_in(core, network).filter(|it| matches!(it.life, Life::Acquiring(_)))
 }
 
 /// Returns those whose leases in a network are being given back, until that is durable.

@@ -13,7 +13,7 @@ use crate::job::LIMIT;
 use crate::outbox::DoorWaiter;
 use crate::pool::{MOST_RESERVED, PoolFault, PoolId, PoolRecord};
 use crate::record::{BindingId, Change};
-use crate::registry::{Binding, held_in, leave, leaving_in};
+use crate::registry::{Binding, asking_in, held_in, leave, leaving_in};
 use crate::source::Lease;
 
 /// A call that waits for the store.
@@ -106,7 +106,13 @@ impl PoolChange {
             let leased = holding.lease(now.boot).map(Lease::ip);
             [leased, holding.told.map(|told| told.addr())].contains(&Some(address))
         };
-        let holder = held_in(desk.registry, &pool.to_string()).find(has);
+        let gets = |holding: &&Binding| {
+            let claim = holding.standing(now.boot).claim;
+            claim.is_some_and(|claim| claim.address == address)
+        };
+        let text = pool.to_string();
+        let holder = held_in(desk.registry, &text).find(has);
+        let holder = holder.or_else(|| asking_in(desk.registry, &text).find(gets));
         if let Some(holder) = holder.map(|holder| (*holder.attachment).clone()) {
             return fail(PoolFault::Leased { address, holder });
         }

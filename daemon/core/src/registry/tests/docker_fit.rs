@@ -174,6 +174,22 @@ fn a_repeated_request_is_told_no_address_beyond_its_pool() {
 }
 
 #[test]
+fn what_an_add_has_got_cannot_be_reserved() {
+    let mut rig = Rig::new(8);
+    rig.profile.policy.detection = Detection::Strict;
+    let add = rig.endpoint(1);
+    rig.run_until(1000.5);
+    let reserved = rig.reserve(Some(FIRST));
+    assert_fails!(
+        rig,
+        reserved,
+        Failure::Pool(PoolFault::Leased { address: FIRST, .. })
+    );
+    rig.run_until(1010.0);
+    rig.assert_leased(add);
+}
+
+#[test]
 fn an_address_of_the_host_is_not_taken() {
     let mut rig = Rig::new(8);
     (rig.one_for_all, rig.wired.host_addresses) = (true, vec![A.parse().unwrap()]);
