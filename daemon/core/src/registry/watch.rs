@@ -12,7 +12,6 @@
 //! container costs two containers their network.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
 
 use super::slots::Slots;
 use super::tables::Tables;
@@ -35,8 +34,6 @@ pub(super) struct Audit {
     under_way: BTreeMap<At, Option<NewsCount>>,
     /// How often the look at an interface failed, for those that are tried again.
     failures: BTreeMap<At, Backoff>,
-    /// The directories in which a namespace with a lease was not seen, and which the log has named.
-    blind: BTreeSet<PathBuf>,
 }
 
 impl Audit {
@@ -46,7 +43,6 @@ impl Audit {
             waiting: VecDeque::new(),
             under_way: BTreeMap::new(),
             failures: BTreeMap::new(),
-            blind: BTreeSet::new(),
         }
     }
 
@@ -98,7 +94,6 @@ impl Audit {
         let mut all: BTreeSet<_> = bindings.filter_map(Binding::watched).collect();
         self.waiting.iter().for_each(|waits| _ = all.remove(waits));
         self.waiting.extend(all);
-        self.failures.clear();
         self.look_at_next(tables);
     }
 
@@ -149,9 +144,6 @@ impl Audit {
         view: &LinkView,
     ) {
         self.failures.remove(&at);
-        if let Some(directory) = directory_at(tables, at) {
-            self.blind.remove(&directory);
-        }
         // If something is missing there, nobody else removed it.
         held.retain(|id| {
             let binding = tables.bindings.get(*id);
@@ -209,8 +201,7 @@ impl Audit {
             return self.look_at(tables, at);
         }
         let is_blind = cause.is_unseen() && !matches!(cause, LinkCause::NoPath(_));
-        let directory = directory_at(tables, at).filter(|_| is_blind);
-        let is_news = directory.is_some_and(|directory| self.blind.insert(directory));
+        let is_news = is_blind && !backoff.has_failed() && !self.misses_beside(tables, at);
         backoff.fail();
         let pause = backoff.pause(LONGEST_PAUSE, &mut tables.rng);
         match (cause.is_unseen(), is_news) {
@@ -231,11 +222,18 @@ impl Audit {
         let next = Some((now.boot + pause, Why::Work));
         tables.timers.set(Key::Audit(at), next);
     }
-}
 
-/// Returns the directory of the namespace in which an interface is that holds a lease.
-fn directory_at(tables: &Tables, at: At) -> Option<PathBuf> {
-    let held = tables.held_at(at);
-    let path = held.first()?.link.netns()?;
-    Some(directory_of(path).to_owned())
+    /// Returns whether another namespace in the same directory was not seen when it was last looked at.
+    fn misses_beside(&self, tables: &Tables, at: At) -> bool {
+        let directory = |at: &At| {
+            let held = tables.held_at(*at);
+            let binding = held.into_iter().find(|binding| !binding.is_pathless)?;
+            binding
+                .link
+                .netns()
+                .map(|path| directory_of(path).to_owned())
+        };
+        let here = directory(&at);
+        self.failures.keys().any(|other| directory(other) == here)
+    }
 }

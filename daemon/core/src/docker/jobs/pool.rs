@@ -139,22 +139,21 @@ impl PoolChange {
         Self::begin(desk, id, changes, (Answer::Reserved(address), undo))
     }
 
-    /// Handles ReleaseAddress: drops a reservation, or gives back the lease of the endpoint that got this address from Docker. It
-    /// is answered when that is durable: otherwise the next daemon would hold the lease again.
+    /// Handles ReleaseAddress: gives back the lease of the endpoint that got this address from Docker, or drops a reservation. An
+    /// ADD that was under way may have got what was reserved then. It is answered when that is durable: otherwise the next daemon
+    /// would hold the lease again.
     pub(super) fn release(
         desk: &mut Desk<'_>,
         id: RequestId,
         pool: &PoolId,
         address: Ipv4Addr,
     ) -> Next {
-        if let Some(change) = unreserve(desk, pool, address) {
-            return Self::begin(desk, id, vec![change], (Answer::Released, Undo::Nothing));
+        if let Some(binding) = released(desk, pool, address) {
+            leave(desk.registry, binding, Some(id));
+            return Next::Nothing;
         }
-        match released(desk, pool, address) {
-            Some(binding) => {
-                leave(desk.registry, binding, Some(id));
-                Next::Nothing
-            }
+        match unreserve(desk, pool, address) {
+            Some(change) => Self::begin(desk, id, vec![change], (Answer::Released, Undo::Nothing)),
             None => Next::Answers(Answer::Released),
         }
     }
