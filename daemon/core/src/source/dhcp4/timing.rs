@@ -31,11 +31,9 @@ const EARLIEST_T1: Duration = Duration::from_secs(3);
 /// Known servers are up to 15 s late: dnsmasq, which pings an address before offering it.
 pub(crate) const LONGEST_WINDOW: Duration = Duration::from_secs(32);
 
-/// The time from the first DECLINE to the next DISCOVER, when no caller waits (RFC 2131 §3.1 step 5).
+/// The time from the first DECLINE to the next DISCOVER (RFC 2131 §3.1 step 5). While a caller waits, it is a hundredth of this after
+/// each DECLINE.
 const DECLINE_WAIT: Duration = Duration::from_secs(10);
-
-/// The same while a caller waits, after each DECLINE.
-const DECLINE_WAIT_OF_CALLER: Duration = Duration::from_millis(100);
 
 /// How long an offer of an unwanted address waits for a better one, if it is acceptable at all. If not, the client waits as
 /// long as its caller does.
@@ -109,7 +107,7 @@ pub(crate) fn crowd_wait(rng: &mut Rng) -> Duration {
 /// addresses at most; else 10, 20, 40 s … ten minutes.
 pub(crate) fn decline_wait(count: u32, waited_for: bool) -> Duration {
     match waited_for {
-        true => DECLINE_WAIT_OF_CALLER,
+        true => DECLINE_WAIT / 100,
         false => (DECLINE_WAIT * (1 << count.saturating_sub(1).min(8))).min(REMEMBERED),
     }
 }
