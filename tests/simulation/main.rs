@@ -196,7 +196,6 @@ const HAPPENS: &[&str] = &[
     "containers that started slowly",
     "containers that were without a lease for a while",
     "ends kept beside the socket",
-    "crashes at a DECLINE",
     "damaged stores",
     "endpoints created",
     "endpoints deleted",

@@ -329,9 +329,12 @@ fn a_path_stays_in_the_host_prefix_over_absolute_links() {
         assert_eq!(look("/var/run/../../../run/netns/c1").await, Ok(MAC));
         // A magic link.
         assert_eq!(look(netns.path().to_str().unwrap()).await, Ok(MAC));
-        for none in ["/var/run/netns/c2", "/proc/4194304/ns/net"] {
-            assert_eq!(look(none).await, Err(LinkCause::NoNetns(none.into())));
-        }
+        // Its directory shows another.
+        let none = "/var/run/netns/c2";
+        let gone = LinkCause::NetnsRemoved(none.into());
+        assert_eq!(look(none).await, Err(gone));
+        let none = "/proc/4194304/ns/net";
+        assert_eq!(look(none).await, Err(LinkCause::NoNetns(none.into())));
         std::fs::remove_file(root.join("var/run")).unwrap();
         mount(&["-t", "tmpfs", "none", root.join("proc").to_str().unwrap()]);
         for unseen in ["/var/run/netns/c1", "/proc/4194304/ns/net"] {
