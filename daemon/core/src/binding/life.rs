@@ -10,6 +10,7 @@ use super::holders::{Claim, Stand};
 use super::{Acquire, Common, Cx, Found, Hold, Leave, Release, Want};
 use crate::effect::{BindingState, ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::interface::News;
+use crate::limits::Limits;
 use crate::link::{LinkCause, LinkView};
 use crate::outbox::{Report, Task};
 use crate::range::{NoAddress, RangeAddress};
@@ -32,6 +33,14 @@ pub(crate) enum Life {
 }
 
 impl Life {
+    /// Applies other limits to an ADD that waits for a lease.
+    pub(crate) fn limit(&mut self, limits: &Limits) {
+        match self {
+            Self::Acquiring(acquire) => acquire.limit(limits),
+            Self::Held(_) | Self::Releasing(_) => {}
+        }
+    }
+
     /// Returns the life, for queries.
     pub(super) fn get(&self) -> &dyn Living {
         match self {

@@ -63,7 +63,7 @@ use self::orders::chosen;
 use self::orphans::Orphans;
 use self::pacing::Turns;
 use self::past::{LastAddress, Past};
-pub(crate) use self::port::{asking_in, bindings, held_by, held_in, leaving_in};
+pub(crate) use self::port::{asking_in, bindings, held_by, held_in, leaving_in, limit};
 pub(crate) use self::recover::{look_around, recover};
 use self::seek::Seeking;
 use self::servers::{notice_silence, server_said};

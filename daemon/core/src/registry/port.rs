@@ -2,8 +2,11 @@
 //! [`Notice`](super::Notice).
 
 use super::Registry;
+use super::operation::Operation;
+use super::slots::Asked;
 use crate::binding::{Binding, Life};
 use crate::identity::Attachment;
+use crate::limits::Limits;
 
 pub(crate) fn bindings(core: &Registry) -> impl Iterator<Item = &Binding> {
     core.tables.bindings.iter()
@@ -38,4 +41,29 @@ pub(crate) fn leaving_in<'a>(
 
 fn all_in<'a>(core: &'a Registry, network: &str) -> impl Iterator<Item = &'a Binding> {
     bindings(core).filter(move |it| it.attachment.network() == network)
+}
+
+/// Applies these limits from now on to a network's ADDs that came with limits and have no lease yet.
+pub(crate) fn limit(core: &mut Registry, network: &str, limits: &Limits) {
+    let slots = core.slots.by_attachment.iter_mut();
+    for (_, slot) in slots.filter(|(attachment, _)| attachment.network() == network) {
+        let waiting = slot
+            .waiting
+            .iter_mut()
+            .filter_map(|waiting| match &mut waiting.asked {
+                Asked::Add(add) => Some(add),
+                Asked::Del | Asked::Check(_) => None,
+            });
+        let under_way = match &mut slot.operation {
+            Some(Operation::Adding(admission)) => Some(&mut admission.quest.add),
+            Some(_) | None => None,
+        };
+        let adds = waiting.chain(under_way);
+        adds.flat_map(|add| &mut add.limits)
+            .for_each(|own| own.clone_from(limits));
+    }
+    let asking: Vec<_> = asking_in(core, network).map(|it| it.id).collect();
+    asking
+        .into_iter()
+        .for_each(|asking| core.tables.with(asking, |life, _| life.limit(limits)));
 }

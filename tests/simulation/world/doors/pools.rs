@@ -1,6 +1,6 @@
 //! Docker's networks: their pools, what is reserved in them, and which addresses their endpoints may have.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::plan::{Plan, ROGUE, Rogue, happens};
 use crate::watch::Rule;
 use crate::world::actor::{Act, Actor, Asked, Door, Errand, Phase, Role};
 use crate::world::seen::Seen;
-use crate::world::{Event, Micros, World};
+use crate::world::{Event, World};
 
 /// Docker's network on a LAN, as Docker knows it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Network {
-    /// The addresses that it has reserved, and not given back, each with the time.
-    pub(in crate::world) reserved: BTreeMap<Ipv4Addr, Micros>,
+    /// The addresses that it has reserved, and not given back.
+    pub(in crate::world) reserved: BTreeSet<Ipv4Addr>,
     /// The address that it gave back last.
     released: Option<Ipv4Addr>,
     /// The router that it was told with its pool, until it gives the pool back.
@@ -162,7 +162,7 @@ impl World {
         let pool = pool_of(lan);
         let network = pool.subnet.network().to_bits();
         let host = |offset: u32| Ipv4Addr::from_bits(network + offset);
-        let reserved = self.networks[lan].reserved.keys().next().copied();
+        let reserved = self.networks[lan].reserved.first().copied();
         let call = match self.rng.u32(..10) {
             // Dockerd asks again when it starts, and for each network with the same definition.
             0 | 1 => self.pool_call(lan, Some(pool.subnet)),
@@ -258,7 +258,7 @@ impl World {
             .actors
             .iter()
             .filter(|actor| actor.is_told_once() && actor.lan == lan);
-        self.networks[lan].reserved.contains_key(&address) || of_docker.any(has)
+        self.networks[lan].reserved.contains(&address) || of_docker.any(has)
     }
 
     /// Judges the answer to Docker that a container's lease is being released: this is durable, unless the lease has ended. If
@@ -268,7 +268,7 @@ impl World {
         let address = self.actors[index].told.as_ref().map(Lease::ip);
         self.networks[self.actors[index].lan]
             .reserved
-            .retain(|reserved, _| Some(*reserved) != address);
+            .retain(|reserved| Some(*reserved) != address);
         // An endpoint that dockerd forgot had no address of a pool.
         if self.actors[index].pool.is_none() {
             return;
@@ -385,8 +385,7 @@ impl World {
             (Call::Pool(PoolCall::Release { .. }), _) => self.networks[lan].told = None,
             (Call::Pool(PoolCall::Reserve { .. }), Answer::Reserved(address)) => {
                 self.stats.count("addresses reserved");
-                let reserved = &mut self.networks[lan].reserved;
-                reserved.entry(*address).or_insert(self.now);
+                self.networks[lan].reserved.insert(*address);
             }
             _ => {}
         }

@@ -103,7 +103,7 @@ fn was_unfit(world: &World, actor: &Actor) -> bool {
     let reserved = &world.networks[actor.lan].reserved;
     let key = actor.client_key();
     let mut offers = world.offers_to(actor.lan, &key, actor.began);
-    actor.pool.is_some() && offers.any(|address| reserved.contains_key(&address))
+    actor.pool.is_some() && offers.any(|address| reserved.contains(&address))
 }
 
 /// Returns whether the only address that an actor takes has been kept, since before its container began, for one that may return.

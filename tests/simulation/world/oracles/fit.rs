@@ -2,14 +2,12 @@
 
 use super::*;
 
-/// Each is in its network's pool, was not reserved when it was asked for, and is the one that was asked for.
+/// Each is in its network's pool, is not reserved, and is the one that was asked for.
 pub(super) fn fit(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let Seen::Answered(
         index,
         Asked {
-            lease: Some(lease),
-            since,
-            ..
+            lease: Some(lease), ..
         },
         _,
     ) = seen
@@ -18,21 +16,14 @@ pub(super) fn fit(world: &World, seen: &Seen<'_>, says: &mut Says) {
     };
     let actor = &world.actors[*index];
     if let Some(pool) = &actor.pool {
-        judge(world, actor.lan, pool, (lease.ip(), *since), says);
+        judge(world, actor.lan, pool, lease.ip(), says);
         judge_chosen(actor, lease.ip(), says);
     }
 }
 
-/// Checks that an endpoint is told no address that its network cannot have, or that was reserved when it asked.
-fn judge(
-    world: &World,
-    lan: usize,
-    pool: &PoolId,
-    (address, asked): (Ipv4Addr, Micros),
-    says: &mut Says,
-) {
-    let reserved = world.networks[lan].reserved.get(&address);
-    let reserved = reserved.is_some_and(|since| *since < asked);
+/// Checks that an endpoint is told no address that its network cannot have, or that was reserved.
+fn judge(world: &World, lan: usize, pool: &PoolId, address: Ipv4Addr, says: &mut Says) {
+    let reserved = world.networks[lan].reserved.contains(&address);
     if reserved || !pool.subnet.contains(&address) {
         let detail = format!("an endpoint has {address}, reserved: {reserved}");
         says.broken(Rule::Unfit, detail);

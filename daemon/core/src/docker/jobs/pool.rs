@@ -13,7 +13,7 @@ use crate::job::LIMIT;
 use crate::outbox::DoorWaiter;
 use crate::pool::{MOST_RESERVED, PoolFault, PoolId, PoolRecord};
 use crate::record::{BindingId, Change};
-use crate::registry::{Binding, asking_in, held_in, leave, leaving_in};
+use crate::registry::{Binding, asking_in, held_in, leave, leaving_in, limit};
 use crate::source::Lease;
 
 /// A call that waits for the store.
@@ -135,25 +135,27 @@ impl PoolChange {
         }
         record.reserved.insert(address);
         changes.push(put(record.clone()));
+        limit_asking(desk, pool);
         let undo = Undo::Reserved(pool.clone(), address);
         Self::begin(desk, id, changes, (Answer::Reserved(address), undo))
     }
 
-    /// Handles ReleaseAddress: gives back the lease of the endpoint that got this address from Docker, or drops a reservation. An
-    /// ADD that was under way may have got what was reserved then. It is answered when that is durable: otherwise the next daemon
-    /// would hold the lease again.
+    /// Handles ReleaseAddress: drops a reservation, or gives back the lease of the endpoint that got this address from Docker. It
+    /// is answered when that is durable: otherwise the next daemon would hold the lease again.
     pub(super) fn release(
         desk: &mut Desk<'_>,
         id: RequestId,
         pool: &PoolId,
         address: Ipv4Addr,
     ) -> Next {
-        if let Some(binding) = released(desk, pool, address) {
-            leave(desk.registry, binding, Some(id));
-            return Next::Nothing;
+        if let Some(change) = unreserve(desk, pool, address) {
+            return Self::begin(desk, id, vec![change], (Answer::Released, Undo::Nothing));
         }
-        match unreserve(desk, pool, address) {
-            Some(change) => Self::begin(desk, id, vec![change], (Answer::Released, Undo::Nothing)),
+        match released(desk, pool, address) {
+            Some(binding) => {
+                leave(desk.registry, binding, Some(id));
+                Next::Nothing
+            }
             None => Next::Answers(Answer::Released),
         }
     }
@@ -220,7 +222,15 @@ fn forget_pool(desk: &mut Desk<'_>, pool: &PoolId) {
 fn unreserve(desk: &mut Desk<'_>, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
     let record = desk.docker.pools.by_id.get_mut(pool)?;
     let was_there = record.reserved.remove(&address);
-    was_there.then(|| put(record.clone()))
+    let change = was_there.then(|| put(record.clone()));
+    limit_asking(desk, pool);
+    change
+}
+
+/// Tells the ADDs of a pool that have no lease yet which addresses they may get.
+fn limit_asking(desk: &mut Desk<'_>, pool: &PoolId) {
+    let limits = desk.docker.pools.limits(pool);
+    limit(desk.registry, &pool.to_string(), &limits);
 }
 
 /// Returns whose lease an address that Docker gives back stands for.

@@ -53,11 +53,19 @@ fn a_good_lease_is_used_after_five_silent_seconds() {
 
 #[test]
 fn a_reserved_address_is_not_used_in_silence() {
-    let mut rig = kept(1000);
-    rig.reserve(Some(FIRST));
-    let add = rig.endpoint(1);
-    rig.run_until(1030.0);
-    rig.failure(add);
+    for late in [false, true] {
+        let mut rig = kept(1000);
+        if !late {
+            rig.reserve(Some(FIRST));
+        }
+        let add = rig.endpoint(1);
+        rig.run_until(1003.0);
+        if late {
+            rig.reserve(Some(FIRST));
+        }
+        rig.run_until(1030.0);
+        rig.failure(add);
+    }
 }
 
 #[test]

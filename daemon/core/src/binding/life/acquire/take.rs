@@ -17,6 +17,7 @@ use crate::binding::{Cx, Life, Living, Next, Report, SAME};
 use crate::conflict::PROBING;
 use crate::effect::Failure;
 use crate::grant::policy::{Detection, Policy};
+use crate::limits::Limits;
 use crate::patience::AFTERWARDS;
 use crate::profile::Profile;
 use crate::range::{NoAddress, RangeAddress};
@@ -31,6 +32,12 @@ use crate::wire::Mac;
 const SETTLES: Duration = Duration::from_millis(3500);
 
 impl Acquire {
+    /// Applies other limits from now on, if there were any.
+    pub(in crate::binding) fn limit(&mut self, limits: &Limits) {
+        let own = self.quest.add.limits.iter_mut();
+        own.for_each(|own| own.clone_from(limits));
+    }
+
     /// Carries out the ruling on an offer or a lease. Returns whether the ADD has failed as a result.
     pub(super) fn judge(
         &mut self,
