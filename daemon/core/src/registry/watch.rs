@@ -200,8 +200,12 @@ impl Audit {
         if outdated {
             return self.look_at(tables, at);
         }
-        let is_blind = cause.is_unseen() && !matches!(cause, LinkCause::NoPath(_));
-        let is_news = is_blind && !backoff.has_failed() && !self.misses_beside(tables, at);
+        // Where others are seen, one whose file was unmounted says nothing about this daemon's sight.
+        let is_first = match &cause {
+            LinkCause::NoPath(_) => !self.sees_beside(tables, at),
+            cause => cause.is_unseen() && !self.misses_beside(tables, at),
+        };
+        let is_news = is_first && !backoff.has_failed();
         backoff.fail();
         let pause = backoff.pause(LONGEST_PAUSE, &mut tables.rng);
         match (cause.is_unseen(), is_news) {
@@ -221,6 +225,17 @@ impl Audit {
         self.failures.insert(at, backoff);
         let next = Some((now.boot + pause, Why::Work));
         tables.timers.set(Key::Audit(at), next);
+    }
+
+    /// Returns whether another namespace in the same directory may be seen: no look at it has failed.
+    fn sees_beside(&self, tables: &Tables, at: At) -> bool {
+        let here = tables.held_at(at).first().and_then(|it| it.link.netns());
+        let here = here.map(directory_of);
+        let mut others = tables.bindings.iter().filter(|it| !it.is_pathless);
+        others.any(|it| {
+            let is_seen = |other| other != at && !self.failures.contains_key(&other);
+            it.watched().is_some_and(is_seen) && it.link.netns().map(directory_of) == here
+        })
     }
 
     /// Returns whether another namespace in the same directory was not seen when it was last looked at.
