@@ -59,7 +59,7 @@ pub(in crate::binding) fn tenant(address: Ipv4Addr, cx: &Cx<'_>) -> Option<Tenan
 }
 
 /// Returns what a server gives, and whether it has granted that: an offer that is about to be requested, or a lease. `used`: the
-/// binding's own address, which is none.
+/// address that the binding has already, which is not given anew.
 pub(in crate::binding) fn given<'a>(
     client: &'a Client,
     output: &'a Output,
