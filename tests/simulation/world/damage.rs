@@ -140,6 +140,9 @@ impl World {
             let mut actors = self.actors.iter_mut();
             if let Some(actor) = actors.find(|actor| actor.attachment == record.attachment) {
                 (actor.excused, actor.stranded) = (true, Some(false));
+                // Its link is nobody's once dockerd moves it back.
+                let endpoint = actor.endpoint.as_ref();
+                endpoint.map(|id| self.wired.end(id));
             }
         }
     }

@@ -98,6 +98,8 @@ impl World {
                 .position(|segment| segment.lan == record.identity.lan)
                 .unwrap_or(0);
             let key = key_of(&record.identity.client_id);
+            // A REQUEST that arrives late may be granted after that.
+            self.ledger.speaking.insert((lan, key.clone()), None);
             self.ledger.left.insert(
                 (lan, record.lease.server, record.lease.ip(), key),
                 Excuse::LeftToEnd,

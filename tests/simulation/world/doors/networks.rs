@@ -486,16 +486,17 @@ impl World {
                 .count("networks that were made anew while containers were on them");
         }
         let (stage, unsure) = self.wired.networks[lan];
+        if stage != Stage::There {
+            return;
+        }
         if !unsure && !self.docker_was_lost {
             return self.fail(
                 Rule::Wired,
-                format!("the network of LAN {lan} is not known, and is {stage:?}"),
+                format!("dockerd has the network of LAN {lan}, and the daemon does not know it"),
             );
         }
-        if stage == Stage::There {
-            self.wired.networks[lan] = (Stage::Absent, false);
-            self.after(MILLI, 10 * SECOND, Event::Errand(lan, &Networks));
-        }
+        self.wired.networks[lan] = (Stage::Absent, false);
+        self.after(MILLI, 10 * SECOND, Event::Errand(lan, &Networks));
     }
 
     /// Ends the endpoint of an actor whose container ends. Returns whether there is anything to wait for: dockerd does not always

@@ -120,12 +120,14 @@ fn is_kept(world: &World, actor: &Actor) -> bool {
     world.store.durable.values().any(is_it)
 }
 
-/// Returns whether a server has offered another client the only address that an actor takes, since its container began.
+/// Returns whether a server may have held the only address that an actor takes for another client since its container began:
+/// it keeps what it offered for a minute.
 fn is_offered_to_another(world: &World, actor: &Actor) -> bool {
     let own = world.known_as(&actor.client_id, actor.mac);
     let offers = actor.wanted.into_iter();
     let mut offers = offers.flat_map(|wanted| world.offers_of(actor.lan, wanted));
-    offers.any(|(to, at)| *to != own && at >= actor.began)
+    let held = world.plan.offer_delay.as_micros() as Micros + 60 * SECOND;
+    offers.any(|(to, at)| *to != own && at + held >= actor.began)
 }
 
 /// Checks that in a calm world the link is as the server wants it by the time of the answer.
