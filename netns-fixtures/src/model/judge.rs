@@ -34,6 +34,9 @@ const OVER: Duration = Duration::from_secs(3600);
 /// How long after its last message an xid may come from another client, which has drawn the same number.
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// How soon what a client does is written down.
+const MOMENT: Duration = Duration::from_secs(2);
+
 /// What was sent under one xid.
 #[derive(Debug)]
 struct Exchange {
@@ -67,7 +70,8 @@ struct Grant {
     /// The server whose ACK the client heard last: the client should not believe another server's NAK.
     known: Option<Ipv4Addr>,
     until: Option<Duration>,
-    given_back: Option<Purpose>,
+    /// How it was given back, and when.
+    given_back: Option<(Purpose, Duration)>,
     refused: bool,
 }
 
@@ -201,11 +205,11 @@ impl Judge {
         }
     }
 
-    /// Records that the clients restarted. They need not remember a NAK, or that they declined an
-    /// address a moment before. Nor need they remember what they asked before, because
-    /// to them the answers belong to another client (RFC 2131 §4.4.1: the xid is not theirs); whether a server granted what they
-    /// asked it to commit; or, if they could not record it, that they gave an address back.
-    pub fn clients_restarted(&mut self, forgetful: bool) {
+    /// Records that the clients restarted at `now`. They need not remember a NAK, or that they declined an address a moment before.
+    /// Nor need they remember what they asked before, because to them the answers belong to another client (RFC 2131 §4.4.1: the
+    /// xid is not theirs); whether a server granted what they asked it to commit; or, if they could not record it, that they gave
+    /// an address back.
+    pub fn clients_restarted(&mut self, now: Duration, forgetful: bool) {
         for (key, client) in &self.clients {
             for (server, address) in &client.selected {
                 let asked = Grant {
@@ -217,10 +221,10 @@ impl Judge {
         }
         for grant in self.grants.values_mut() {
             grant.refused = false;
-            let declined = grant.given_back == Some(Purpose::Decline);
-            if forgetful || declined {
-                grant.given_back = None;
-            }
+            let unwritten = |given: (Purpose, Duration)| {
+                forgetful || given.0 == Purpose::Decline && now < given.1 + MOMENT
+            };
+            grant.given_back = grant.given_back.filter(|given| !unwritten(*given));
         }
         self.clients
             .values_mut()
@@ -353,7 +357,7 @@ impl Judge {
             |server| client.is_some_and(|client| client.selected.contains(&(server, address)));
         if named.is_some_and(selected) {
             if let Some(grant) = self.grants.get_mut(&(message.key(), address)) {
-                grant.given_back = Some(purpose);
+                grant.given_back = Some((purpose, now));
             }
             return;
         }
@@ -386,6 +390,7 @@ impl Judge {
         {
             found.push(Violation::WrongServer(purpose, other));
         }
-        grant.given_back = grant.given_back.or(purpose.gives_back().then_some(purpose));
+        let given_back = purpose.gives_back().then_some((purpose, now));
+        grant.given_back = grant.given_back.or(given_back);
     }
 }

@@ -195,10 +195,10 @@ impl World {
                 self.kernel.let_go(at.0);
             }
         }
-        let forgetful = self.store_fails;
+        let (now, forgetful) = (self.model_time(), self.store_fails);
         self.segments
             .iter_mut()
-            .for_each(|segment| segment.judge.clients_restarted(forgetful));
+            .for_each(|segment| segment.judge.clients_restarted(now, forgetful));
         self.show(&Seen::Ended);
         self.squatters.daemon_ended();
         self.pinned.clear();

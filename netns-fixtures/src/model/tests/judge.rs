@@ -169,7 +169,7 @@ fn going_on_after_a_nak_was_heard_is_a_violation() {
             let (found, reply) = court.hears(message);
             if let Some(reply) = reply {
                 if restarted {
-                    court.judge.clients_restarted(false);
+                    court.judge.clients_restarted(Duration::ZERO, false);
                 }
                 if heard {
                     court.judge.heard(&reply.payload);
