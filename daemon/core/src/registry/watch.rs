@@ -202,8 +202,8 @@ impl Audit {
         }
         // Where others are seen, one whose file was unmounted says nothing about this daemon's sight.
         let is_first = match &cause {
-            LinkCause::NoPath(_) => !self.sees_beside(tables, at),
-            cause => cause.is_unseen() && !self.misses_beside(tables, at),
+            LinkCause::NoPath(_) => !self.is_beside(tables, at, false),
+            cause => cause.is_unseen() && !self.is_beside(tables, at, true),
         };
         let is_news = is_first && !backoff.has_failed();
         backoff.fail();
@@ -227,28 +227,14 @@ impl Audit {
         tables.timers.set(Key::Audit(at), next);
     }
 
-    /// Returns whether another namespace in the same directory may be seen: no look at it has failed.
-    fn sees_beside(&self, tables: &Tables, at: At) -> bool {
+    /// Returns whether the last look at another namespace in the same directory has `failed`, or may not have.
+    fn is_beside(&self, tables: &Tables, at: At, failed: bool) -> bool {
         let here = tables.held_at(at).first().and_then(|it| it.link.netns());
         let here = here.map(directory_of);
         let mut others = tables.bindings.iter().filter(|it| !it.is_pathless);
         others.any(|it| {
-            let is_seen = |other| other != at && !self.failures.contains_key(&other);
-            it.watched().is_some_and(is_seen) && it.link.netns().map(directory_of) == here
+            let is_one = |other| other != at && self.failures.contains_key(&other) == failed;
+            it.watched().is_some_and(is_one) && it.link.netns().map(directory_of) == here
         })
-    }
-
-    /// Returns whether another namespace in the same directory was not seen when it was last looked at.
-    fn misses_beside(&self, tables: &Tables, at: At) -> bool {
-        let directory = |at: &At| {
-            let held = tables.held_at(*at);
-            let binding = held.into_iter().find(|binding| !binding.is_pathless)?;
-            binding
-                .link
-                .netns()
-                .map(|path| directory_of(path).to_owned())
-        };
-        let here = directory(&at);
-        self.failures.keys().any(|other| directory(other) == here)
     }
 }
