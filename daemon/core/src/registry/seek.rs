@@ -19,7 +19,7 @@ use crate::binding::{Binding, Leave};
 use crate::effect::{Outcome, Why};
 use crate::event::{Event, EventKind};
 use crate::identity::Attachment;
-use crate::link::{LinkCause, Sighting, Sightings, Sought};
+use crate::link::{Sighting, Sightings, Sought};
 use crate::patience::NEXT_STEP;
 use crate::record::BindingId;
 use crate::time::Instant;
@@ -41,12 +41,11 @@ pub(crate) struct Seeking {
 }
 
 /// A search under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Search {
+    began: Instant,
     /// It is repeated, in all namespaces: there was news meanwhile.
     pub(super) again: bool,
-    /// The bindings that are given up if it does not find their interface.
-    last_for: BTreeSet<BindingId>,
     /// The ADDs that wait for it.
     pub(super) adds: BTreeSet<Attachment>,
 }
@@ -56,12 +55,8 @@ pub(super) struct Search {
 struct Awaited {
     /// When it is looked for in all namespaces.
     next: Instant,
-    /// After this time, a look that sees everything is the last.
+    /// A search that begins later, and sees everything, is the last.
     until: Instant,
-    /// Whether it should have come by now.
-    is_late: bool,
-    /// Whether the next search through all is its last.
-    is_last: bool,
     /// The event that says that it disappeared.
     went: Option<Box<Event>>,
 }
@@ -106,7 +101,7 @@ impl Seeking {
         self.seek(tables, Some(mac), None);
     }
 
-    /// Waits for a binding's interface from now on: a search under way, which may come too early, is not the last one.
+    /// Waits for a binding's interface from now on.
     fn begin(
         &mut self,
         tables: &mut Tables,
@@ -115,16 +110,7 @@ impl Seeking {
         until: Instant,
         went: Option<Box<Event>>,
     ) {
-        for search in self.searches.values_mut() {
-            search.last_for.remove(&id);
-        }
-        let awaited = Awaited {
-            next,
-            until,
-            is_late: went.is_some(),
-            is_last: false,
-            went,
-        };
+        let awaited = Awaited { next, until, went };
         self.awaited.insert(id, awaited);
         self.time(tables);
     }
@@ -156,8 +142,7 @@ impl Seeking {
         let is_sought = |id| bindings.get(id).is_some_and(|it| it.sought().is_some());
         awaited.retain(|id, _| is_sought(*id));
         for awaited in awaited.values_mut().filter(|it| now.boot >= it.next) {
-            (awaited.is_late, awaited.is_last) = (true, now.boot >= awaited.until);
-            awaited.next = if awaited.is_last {
+            awaited.next = if now.boot >= awaited.until {
                 now.boot + RARELY
             } else {
                 awaited.until
@@ -199,14 +184,14 @@ impl Seeking {
         if sought.is_empty() {
             return;
         }
-        let mut search = Search::default();
-        if mac.is_none() {
-            search.adds = std::mem::take(&mut self.adds);
-            let awaited = self.awaited.iter_mut();
-            let last = |it: &mut Awaited| std::mem::take(&mut it.is_last);
-            let last_for = awaited.filter_map(|(id, it)| last(it).then_some(*id));
-            search.last_for = last_for.collect();
-        }
+        let search = Search {
+            began: tables.now.boot,
+            again: false,
+            adds: match mac {
+                Some(_) => BTreeSet::new(),
+                None => std::mem::take(&mut self.adds),
+            },
+        };
         self.searches.insert(mac, search);
         tables.out.seek(mac, sought.into_iter().collect(), number);
     }
@@ -236,33 +221,26 @@ impl Seeking {
                 found
                     .into_iter()
                     .for_each(|sighting| self.found(tables, audit, sighting));
-                if let Some(cause) = unseen {
-                    self.warn_of_unseen(&cause);
+                if let Some(cause) = unseen.filter(|_| by.is_none() && !self.awaited.is_empty()) {
+                    tracing::warn!(
+                        %cause, leases = self.awaited.len(),
+                        "the interfaces of containers may be where the daemon cannot look: their leases are renewed from the \
+                         host's link, and not given back",
+                    );
                 }
             }
             Err(cause) => tracing::warn!(%cause, "cannot look for the interfaces of containers"),
         }
-        let last_for = std::mem::take(&mut search.last_for);
-        let last_for = last_for.into_iter().filter(|_| whole);
-        last_for.for_each(|id| self.give_up(tables, id));
+        let is_over = |it: &Awaited| by.is_none() && whole && search.began >= it.until;
+        let awaited = self.awaited.iter().filter(|(_, it)| is_over(it));
+        for id in awaited.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.give_up(tables, id);
+        }
         // There will be no other search for ADDs to wait for.
         if self.sought(tables).next().is_none() {
             search.adds.append(&mut self.adds);
         }
         Some((search, whole))
-    }
-
-    /// Says why leases stay without an interface that should have appeared by now.
-    fn warn_of_unseen(&self, cause: &LinkCause) {
-        let awaited = self.awaited.values();
-        let waiting = awaited.filter(|awaited| awaited.is_late).count();
-        if waiting > 0 {
-            tracing::warn!(
-                %cause, leases = waiting,
-                "the interfaces of containers may be where the daemon cannot look: their leases are renewed from the host's link, \
-                 and not given back",
-            );
-        }
     }
 
     /// Moves the bindings that sought an interface onto it.
