@@ -52,11 +52,6 @@ impl NetworkChange {
         if desk.docker.networks.by_id.len() >= MOST_NETWORKS {
             return Err(NetworkFault::Full(MOST_NETWORKS)).into();
         }
-        // No address could be leased for its endpoints, and Docker would only learn that when it makes one.
-        if let Some(leased) = desk.docker.pools.is_elsewhere(&record) {
-            let (leased, own) = (leased.clone(), record.wiring.lan());
-            return Err(NetworkFault::Elsewhere { leased, own }).into();
-        }
         let op = desk.inspect(
             DoorWaiter::Call(id),
             Target::Host {
