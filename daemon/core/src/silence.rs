@@ -3,14 +3,17 @@
 //! When an ADD has no offer and its time is nearly up, the daemon looks at its link and its LAN's. The error names what is
 //! found, because the wire itself says nothing.
 
+mod reason;
+
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+pub(crate) use self::reason::Reason;
 use crate::identity::Lan;
 
 /// How long before the end of its time somebody whom no server answers looks for the reason. The host's firewall takes a few
 /// milliseconds to answer, and a busy host takes seconds.
-pub(crate) const AHEAD: Duration = Duration::from_secs(3);
+const AHEAD: Duration = Duration::from_secs(3);
 
 /// The reasons why no server answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,10 +10,10 @@ mod fallback;
 mod judge;
 mod pace;
 mod phase;
-mod survey;
 mod take;
 mod won;
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +23,6 @@ use self::fallback::Resort;
 use self::judge::Misses;
 use self::pace::Pace;
 use self::phase::Phase;
-use self::survey::Reason;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
 use crate::binding::common::{siblings, tenancy, warnings};
 use crate::binding::holders::{Claim, Stand};
@@ -32,11 +31,11 @@ use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::interface::News;
 use crate::link::{Hears, LinkCause, Sockets, Target};
 use crate::record::{BindingId, Record, RecordState};
-use crate::silence::Survey;
+use crate::silence::{Reason, Survey};
 use crate::source::{Client, Fate, Lease, Loss, Output, Signal, Timer, Verdict};
 use crate::time::Instant;
 use crate::wire::Mac;
-use crate::wire::frame::Frame;
+use crate::wire::frame::{Arp, Frame};
 
 /// An ADD that waits for its lease.
 #[derive(Debug)]
@@ -192,16 +191,25 @@ impl Acquire {
     /// Looks for a reason once it is time, if there is no offer by then.
     fn survey(&mut self, cx: &mut Cx<'_>) {
         while self.survey_at().is_some_and(|at| cx.now.boot >= at) {
-            match self.client.tally().requested {
-                Some(_) => self.reason = Reason::None,
-                None => self.reason.look(cx),
+            if self.client.tally().requested.is_some() {
+                self.reason = Reason::None;
+                return;
             }
+            let (lan, link) = (&cx.own.identity.lan, &cx.own.link);
+            let server = cx.lans.last_server(lan);
+            let counts = self.reason.look(server);
+            if let Some(server) = server.filter(|_| !counts) {
+                let asks = Arp::request(link.mac(), Ipv4Addr::UNSPECIFIED, server);
+                cx.own.exchange.send(vec![asks.encode()], cx.out);
+            }
+            cx.out.survey(cx.own.id, link.clone(), lan, counts);
         }
     }
 
     pub(in crate::binding) fn on_surveyed(&mut self, survey: Survey) {
-        let Self { quest, ifname, .. } = self;
-        self.reason.found(survey, ifname, quest, self.limit);
+        let asks = (self.quest.began, self.limit);
+        self.reason
+            .found(survey, &self.ifname, asks, self.quest.came_up);
     }
 
     /// Sends the first message that must be sent again, and all later ones, from a temporary macvlan beside the LAN's link, with the

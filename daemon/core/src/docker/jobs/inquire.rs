@@ -12,13 +12,13 @@ use fastrand::Rng;
 use super::pool::PoolChange;
 use super::{DockerJob, Next};
 use crate::docker::Desk;
-use crate::effect::{Answer, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId};
+use crate::effect::{Answer, Failure, FrameMeta, Outcome, PoolRequest, RequestId};
 use crate::identity::ClientId;
 use crate::link::{Hears, Line, LinkCause, Sockets};
 use crate::outbox::{DoorWaiter, Exchange, Owner, Waiter};
 use crate::patience::{LINK_DOWN, OFFER};
 use crate::pool::{PoolFault, PoolId};
-use crate::silence::{AHEAD, Silence};
+use crate::silence::Reason;
 use crate::source::{ClientProfile, Inquiry, OfferedLan, Sender};
 use crate::time::{Instant, whole_millis};
 use crate::wire::frame::{self, Frame};
@@ -37,50 +37,23 @@ pub(in crate::docker) struct LanInquiry {
     inquiry: Option<Box<Inquiry>>,
     /// Where it speaks, once the LAN's link is found.
     line: Option<Line>,
-    /// How many frames had come in on its LAN then, once they are counted.
-    before: Option<u64>,
-    /// The count, and later the search for the reason of the silence, while it is under way.
-    survey: Option<OpId>,
-    /// Whether that search has begun.
-    searches: bool,
-    /// What was found about the reason.
-    reason: Option<Box<Silence>>,
+    /// Why nobody answers.
+    reason: Reason,
 }
 
 impl LanInquiry {
-    /// Counts the frames that have come in, or searches for the reason of the silence.
-    fn surveys(&mut self, id: RequestId, desk: &mut Desk<'_>) {
-        let Some(line) = &self.line else { return };
-        let waiter = Waiter::Above(DoorWaiter::Call(id));
-        let (lan, counts) = (&self.request.lan, !self.searches);
-        self.survey = Some(
-            desk.out()
-                .survey_for(waiter, line.link.clone(), lan, counts),
-        );
-    }
-
-    /// Looks for the reason of a silence shortly before the end. Returns when, if that is still to come.
-    fn looks_for_reason(
-        &mut self,
-        id: RequestId,
-        now: Instant,
-        desk: &mut Desk<'_>,
-    ) -> Option<Instant> {
-        let at = self.limit - AHEAD;
-        if self.searches {
-            return None;
-        }
-        if now < at {
+    /// Counts frames, or looks for the reason of a silence, if that is due. Returns when the next look is.
+    fn looks_for_reason(&mut self, id: RequestId, desk: &mut Desk<'_>) -> Option<Instant> {
+        let at = self.reason.due_at(self.began, self.limit)?;
+        if desk.now().boot < at {
             return Some(at);
         }
-        self.searches = true;
-        // A count that is still under way comes too late.
-        self.survey
-            .take()
-            .into_iter()
-            .for_each(|op| desk.out().forget(op));
-        self.surveys(id, desk);
-        None
+        let counts = self.reason.look(None);
+        let waiter = Waiter::Above(DoorWaiter::Call(id));
+        let link = self.line.as_ref()?.link.clone();
+        desk.out()
+            .survey_for(waiter, link, &self.request.lan, counts);
+        self.reason.due_at(self.began, self.limit)
     }
 
     /// Returns the client that asks. No server should commit anything to it.
@@ -131,7 +104,7 @@ impl LanInquiry {
                 waited,
                 queued: Duration::ZERO,
                 tally,
-                silence: self.reason.clone(),
+                silence: self.reason.silence(),
                 cut: false,
                 kept: 0,
             };
@@ -162,10 +135,7 @@ impl LanInquiry {
             no_carrier: None,
             inquiry: None,
             line: None,
-            before: None,
-            survey: None,
-            searches: false,
-            reason: None,
+            reason: Reason::default(),
         };
         look.find(id, desk);
         desk.time_call(id, look.limit);
@@ -188,21 +158,11 @@ impl LanInquiry {
                 let link = self.request.place().link(&view, &self.request.lan);
                 let shared = self.request.profile.on_parent;
                 self.line = Some(Line::over(link, &view, shared));
-                self.surveys(id, desk);
                 self.open(id, desk);
             }
-            Outcome::Surveyed(survey) if !self.searches => {
-                (self.survey, self.before) = (None, survey.received);
-            }
             Outcome::Surveyed(survey) => {
-                self.survey = None;
-                self.reason = Some(Box::new(Silence {
-                    ifname: self.request.ifname.clone(),
-                    before: self.before,
-                    up_for: None,
-                    survey,
-                    server: None,
-                }));
+                let asks = (self.began, self.limit);
+                self.reason.found(survey, &self.request.ifname, asks, None);
             }
             Outcome::Opened(Ok(()))
                 if let Some(exchange) = self.exchange.opening()
@@ -242,7 +202,7 @@ impl LanInquiry {
                 let out = desk.out();
                 self.exchange.send(inquiry.on_clock(now.boot), out);
                 next = next.min(inquiry.deadline());
-                next = next.min(self.looks_for_reason(id, now.boot, desk).unwrap_or(next));
+                next = next.min(self.looks_for_reason(id, desk).unwrap_or(next));
             }
         }
         desk.time_call(id, next);
@@ -286,16 +246,16 @@ impl LanInquiry {
         self.waits()
     }
 
-    pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) {
+    pub(super) fn hang_up(mut self, desk: &mut Desk<'_>, id: RequestId) {
         let out = desk.out();
-        self.survey.into_iter().for_each(|op| out.forget(op));
+        out.forget_all(|waiter| *waiter == Waiter::Above(DoorWaiter::Call(id)));
         self.exchange.close(out);
     }
 
     /// Makes the requested pool from what was seen. A pool with a subnet needs no server.
     fn end(self, desk: &mut Desk<'_>, id: RequestId, seen: Result<OfferedLan, Failure>) -> Next {
         let request = self.request.clone();
-        self.hang_up(desk);
+        self.hang_up(desk, id);
         let PoolRequest {
             definition,
             subnet,

@@ -229,7 +229,7 @@ impl Desk<'_> {
     pub(crate) fn hung_up(&mut self, id: RequestId) {
         self.set_timer(DoorTimer::Call(id), None);
         match self.docker.jobs.remove(&id) {
-            Some(DockerJob::Inquire(job)) => job.hang_up(self),
+            Some(DockerJob::Inquire(job)) => job.hang_up(self, id),
             Some(DockerJob::Pool(job)) => job.hang_up(self),
             Some(DockerJob::Network(job)) => job.hang_up(self),
             Some(DockerJob::Endpoint(name, _)) => self.await_endpoint_no_more(id, &name),

@@ -7,10 +7,11 @@ use std::time::Duration;
 use fastrand::Rng;
 use ipnet::Ipv4Net;
 
-use super::{Acquire, Misses, Pace, Phase, Reason, Resort};
+use super::{Acquire, Misses, Pace, Phase, Resort};
 use crate::binding::{Common, Quest};
 use crate::link::LinkView;
 use crate::record::BindingId;
+use crate::silence::Reason;
 use crate::source::{Client, Lease, Wanted};
 use crate::time::Instant;
 
@@ -89,7 +90,7 @@ impl Known<'_> {
             taken_off: quest.adopts.is_some_and(is_off),
             quest,
             unblocked: false,
-            reason: Reason::NotLookedFor,
+            reason: Reason::default(),
             sized: false,
             trusts,
             trusted: false,

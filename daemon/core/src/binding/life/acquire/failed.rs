@@ -1,6 +1,6 @@
 //! Why an ADD failed.
 
-use super::{Acquire, Phase, Reason};
+use super::{Acquire, Phase};
 use crate::effect::Failure;
 use crate::identity::Lan;
 use crate::time::{Instant, whole_millis};
@@ -69,12 +69,7 @@ fn unanswered(acquire: &Acquire, lan: &Lan, now: Instant) -> Failure {
         waited,
         queued,
         tally: Box::new(tally.clone()),
-        silence: match &acquire.reason {
-            Reason::Found(silence) => Some(silence.clone()),
-            Reason::NotLookedFor | Reason::Counted(_) | Reason::LookedFor { .. } | Reason::None => {
-                None
-            }
-        },
+        silence: acquire.reason.silence(),
         cut: !acquire.quest.add.hurried.is_zero(),
         kept: 0,
     }

@@ -1,30 +1,30 @@
-//! Looking for the reason before an ADD fails without an offer.
+//! Looking for the reason before somebody fails without an offer.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::binding::{Cx, Quest};
-use crate::silence::{AHEAD, LastServer, Silence, Survey};
+use super::{AHEAD, LastServer, Silence, Survey};
 use crate::time::Instant;
 use crate::wire::frame::Arp;
 
 /// How long after the host's boot its links count as newly up: switch ports may not forward yet.
 const LATELY: Duration = Duration::from_secs(60);
 
-/// How long after an ADD began the frames that came in are counted first: most ADDs have their answer by then. If carrier came
+/// How long after the asking began the frames that came in are counted first: most ADDs have their answer by then. If carrier came
 /// later, not only the ADD's interface came up, but also the links below it.
 const COUNTS: Duration = Duration::from_secs(1);
 
 /// How far the search for a reason is.
-#[derive(Debug)]
-pub(super) enum Reason {
+#[derive(Debug, Default)]
+pub(crate) enum Reason {
     /// Not begun.
+    #[default]
     NotLookedFor,
-    /// The frames that had come in soon after the ADD began, once they are counted.
+    /// The frames that had come in soon after the asking began, once they are counted.
     Counted(Option<u64>),
     /// Under way.
     LookedFor {
-        /// The frames that had come in soon after the ADD began.
+        /// The frames that had come in soon after the asking began.
         before: Option<u64>,
         /// The last server that was heard on the LAN.
         server: Option<LastServer>,
@@ -36,10 +36,10 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    /// Returns when to count frames or to look for a reason, if one may be needed, of an ADD that lasts from `began` to `limit`.
+    /// Returns when to count frames or to look for a reason, if one may be needed, by whoever asks from `began` to `limit`.
     ///
-    /// That is before the limit, so that the reason is there in time and the ADD is answered as promised.
-    pub(super) fn due_at(&self, began: Instant, limit: Instant) -> Option<Instant> {
+    /// That is before the limit, so that the reason is there in time and the caller is answered as promised.
+    pub(crate) fn due_at(&self, began: Instant, limit: Instant) -> Option<Instant> {
         let half = limit.saturating_since(began) / 2;
         let after = match self {
             Self::NotLookedFor => COUNTS.min(half / 2),
@@ -49,28 +49,24 @@ impl Reason {
         Some(began + after)
     }
 
-    /// Counts frames, or looks for a reason, now that this is due.
-    pub(super) fn look(&mut self, cx: &mut Cx<'_>) {
-        let (lan, link) = (&cx.own.identity.lan, &cx.own.link);
+    /// Records that frames are counted now, or the reason is looked for, since this is due. Returns whether they are counted. `server`:
+    /// the last that was heard on the LAN, which is to be asked by ARP.
+    pub(crate) fn look(&mut self, server: Option<Ipv4Addr>) -> bool {
         let Self::Counted(before) = *self else {
             *self = Self::Counted(None);
-            return cx.out.survey(cx.own.id, link.clone(), lan, true);
+            return true;
         };
-        let server = cx.lans.last_server(lan).map(|address| LastServer {
+        let server = server.map(|address| LastServer {
             address,
             is_there: false,
             acknowledged: false,
         });
-        if let Some(server) = server {
-            let asks = Arp::request(link.mac(), Ipv4Addr::UNSPECIFIED, server.address);
-            cx.own.exchange.send(vec![asks.encode()], cx.out);
-        }
         *self = Self::LookedFor { before, server };
-        cx.out.survey(cx.own.id, link.clone(), lan, false);
+        false
     }
 
     /// Records that a station sent an ARP packet: it may be the LAN's last server.
-    pub(super) fn hear(&mut self, arp: &Arp) {
+    pub(crate) fn hear(&mut self, arp: &Arp) {
         let server = match self {
             Self::LookedFor { server, .. } => server,
             Self::Found(silence) => &mut silence.server,
@@ -84,16 +80,21 @@ impl Reason {
         }
     }
 
-    /// Records what was found for an ADD at this link.
-    pub(super) fn found(&mut self, survey: Survey, ifname: &str, quest: &Quest, limit: Instant) {
+    /// Records what was found for somebody who asks at this link from `began` to `limit`. `came_up`: when the link got carrier, if it had
+    /// none before.
+    pub(crate) fn found(
+        &mut self,
+        survey: Survey,
+        ifname: &str,
+        (began, limit): (Instant, Instant),
+        came_up: Option<Instant>,
+    ) {
         match *self {
             Self::Counted(_) => *self = Self::Counted(survey.received),
             Self::LookedFor { before, server } => {
-                let began = quest.began;
                 // A host that has just booted has had its own links no longer than that.
                 let booted =
                     Some(Instant::BOOT).filter(|boot| began.saturating_since(*boot) < LATELY);
-                let came_up = quest.came_up;
                 let late = came_up.filter(|at| at.saturating_since(began) >= COUNTS);
                 let up_for = late.or(booted).map(|at| limit.saturating_since(at));
                 *self = Self::Found(Box::new(Silence {
@@ -105,6 +106,14 @@ impl Reason {
                 }));
             }
             Self::NotLookedFor | Self::None | Self::Found(_) => {}
+        }
+    }
+
+    /// Returns what was found.
+    pub(crate) fn silence(&self) -> Option<Box<Silence>> {
+        match self {
+            Self::Found(silence) => Some(silence.clone()),
+            Self::NotLookedFor | Self::Counted(_) | Self::LookedFor { .. } | Self::None => None,
         }
     }
 }
