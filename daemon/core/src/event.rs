@@ -130,13 +130,7 @@ named! {
 
 /// Returns a cause as an event bears it: at most 512 bytes.
 pub(crate) fn cut(mut cause: String) -> String {
-    if cause.len() > MAX_CAUSE {
-        let end = (0..=MAX_CAUSE)
-            .rev()
-            .find(|at| cause.is_char_boundary(*at))
-            .unwrap_or(0);
-        cause.truncate(end);
-    }
+    cause.truncate(cause.floor_char_boundary(MAX_CAUSE));
     cause
 }
 

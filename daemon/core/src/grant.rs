@@ -47,7 +47,7 @@ pub struct Dns {
 }
 
 /// A route as an interface should have it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Where to.
     pub destination: IpNet,
@@ -122,12 +122,7 @@ impl Route {
         Self {
             destination,
             via,
-            metric: None,
-            mtu: None,
-            advmss: None,
-            table: None,
-            scope: None,
-            late: false,
+            ..Self::default()
         }
     }
 

@@ -73,7 +73,7 @@ pub enum Link {
     },
 }
 
-fn is_zero(vlan: &u16) -> bool {
+pub(crate) fn is_zero(vlan: &u16) -> bool {
     *vlan == 0
 }
 

@@ -52,15 +52,11 @@ pub struct Wiring {
     /// The host's link: the parent or the bridge.
     pub on: String,
     /// The parent's VLAN that they are in, on a link that is made for it; 0: none.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::link::is_zero")]
     pub vlan: u16,
     /// Their MTU, in bytes; `None`: the lease's, else the parent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-}
-
-fn is_zero(vlan: &u16) -> bool {
-    *vlan == 0
 }
 
 impl Wiring {

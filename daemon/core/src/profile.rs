@@ -83,24 +83,6 @@ impl Default for Profile {
     }
 }
 
-impl From<Policy> for Profile {
-    fn from(policy: Policy) -> Self {
-        Self {
-            policy,
-            ..Self::default()
-        }
-    }
-}
-
-impl From<ClientProfile> for Profile {
-    fn from(client: ClientProfile) -> Self {
-        Self {
-            client: Arc::new(client),
-            ..Self::default()
-        }
-    }
-}
-
 impl Profile {
     /// Returns whether the client's identity may return with another container, also on another host.
     pub fn returns(&self) -> bool {

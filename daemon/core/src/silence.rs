@@ -187,16 +187,11 @@ impl Silence {
     }
 
     fn of_the_host(&self, parent: &str) -> Vec<String> {
-        let Survey {
-            firewall,
-            server_on_host,
-            parent_is_bridge,
-            macvlan,
-            ..
-        } = self.survey;
+        let survey = &self.survey;
+        let firewall = survey.firewall;
         let setting = "net.bridge.bridge-nf-call-iptables=1";
         let walled = match (
-            parent_is_bridge && firewall.bridge_nf == Some(true),
+            survey.parent_is_bridge && firewall.bridge_nf == Some(true),
             firewall.forward_drop,
         ) {
             (true, Some(true)) => Some(format!(
@@ -212,7 +207,8 @@ impl Silence {
             (true, Some(false)) | (false, _) => None,
         };
         // Frames from a child of a link leave over that link, and never reach its host.
-        let own = match (server_on_host, parent_is_bridge && !macvlan) {
+        let is_on_bridge = survey.parent_is_bridge && !survey.macvlan;
+        let own = match (survey.server_on_host, is_on_bridge) {
             (true, false) => Some(format!(
                 "a DHCP server runs on this host, which a container on {parent} cannot reach: use a bridge, or put the \
                  server elsewhere"

@@ -3,7 +3,7 @@
 //! There is no `now()` here. The shell reads `CLOCK_BOOTTIME`, which counts suspend, and hands the reading in.
 
 use std::fmt;
-use std::ops::{Add, Sub};
+use std::ops::Add;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -41,14 +41,6 @@ impl Add<Duration> for Instant {
 
     fn add(self, rhs: Duration) -> Self {
         Self(self.0.saturating_add(rhs.as_micros() as u64))
-    }
-}
-
-impl Sub<Duration> for Instant {
-    type Output = Self;
-
-    fn sub(self, rhs: Duration) -> Self {
-        Self(self.0.saturating_sub(rhs.as_micros() as u64))
     }
 }
 

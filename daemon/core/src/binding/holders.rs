@@ -304,14 +304,8 @@ impl Holders {
             }
         }
         if let Some(address) = to {
-            match self.addresses.get_mut(lan) {
-                Some(claims) => _ = claims.insert((address, binding.id)),
-                None => {
-                    _ = self
-                        .addresses
-                        .insert(lan.clone(), [(address, binding.id)].into())
-                }
-            }
+            let claims = self.addresses.entry(lan.clone()).or_default();
+            claims.insert((address, binding.id));
         }
     }
 

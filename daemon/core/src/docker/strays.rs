@@ -235,27 +235,15 @@ impl Desk<'_> {
     /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by
     /// now, or gone.
     fn await_inside(&mut self, id: &DoorId) {
-        let Some(record) = self
-            .docker
-            .endpoints
-            .by_id
-            .get(id)
-            .and_then(Endpoint::rests)
-        else {
+        let Some(record) = self.docker.endpoint(id).and_then(Endpoint::rests) else {
             return;
         };
         // An endpoint that dockerd forgot says nothing about the container for which the same lease waits under another
         // endpoint.
         let has_its_lease =
             |other: &EndpointRecord| (other.mac, &other.source) == (record.mac, &record.source);
-        if self
-            .docker
-            .endpoints
-            .by_id
-            .values()
-            .filter_map(Endpoint::waits)
-            .any(has_its_lease)
-        {
+        let mut waiting = self.docker.endpoints.by_id.values();
+        if waiting.any(|endpoint| endpoint.waits().is_some_and(has_its_lease)) {
             return;
         }
         let lease = self.lease_of(record, self.now().boot).map(|(_, of)| of.id);

@@ -124,21 +124,33 @@ enum WorkStage {
     Idle,
     /// The LAN's link is being looked at.
     Parent,
-    /// The interface is being looked at. `most`: the largest MTU; `asked`: the LAN's link was looked at for that. `came_up`: the
-    /// link came up meanwhile, which the look may have missed.
-    Looking {
-        most: Option<u32>,
-        asked: bool,
-        came_up: bool,
-    },
-    /// The interface is being changed for this grant. `short`: its MTU must be smaller than it could be, because the MTU of
-    /// the LAN's link is unknown. `routed`: with all of its routes.
-    Applying {
-        steps: Vec<Step>,
-        next: Option<Box<Grant>>,
-        short: bool,
-        routed: bool,
-    },
+    /// The interface is being looked at.
+    Looking(Look),
+    /// The interface is being changed.
+    Applying(Applying),
+}
+
+/// A look at the interface.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    /// The largest MTU, if it is known.
+    most: Option<u32>,
+    /// Whether the LAN's link was looked at for that.
+    asked: bool,
+    /// Whether the link came up meanwhile, which the look may have missed.
+    came_up: bool,
+}
+
+/// A change of the interface.
+#[derive(Debug)]
+struct Applying {
+    steps: Vec<Step>,
+    /// What for; `None`: to carry nothing.
+    next: Option<Box<Grant>>,
+    /// Whether its MTU must be smaller than it could be, because the MTU of the LAN's link is unknown.
+    short: bool,
+    /// Whether it is changed with all routes.
+    routed: bool,
 }
 
 // What it may carry.
@@ -200,7 +212,7 @@ impl Work {
 
     /// Records that something of a former grant came onto the interface, perhaps during a change.
     pub(crate) fn stir(&mut self) {
-        self.stirred |= matches!(self.stage, WorkStage::Applying { .. });
+        self.stirred |= matches!(self.stage, WorkStage::Applying(_));
     }
 
     pub(crate) fn size_later(&mut self) {
@@ -220,8 +232,8 @@ impl Work {
 
     /// Records that the link is up. A look under way may have seen it down, and nothing else would report it again.
     pub(crate) fn on_up(&mut self) {
-        if let WorkStage::Looking { came_up, .. } = &mut self.stage {
-            *came_up = true;
+        if let WorkStage::Looking(look) = &mut self.stage {
+            look.came_up = true;
         }
     }
 
@@ -229,8 +241,8 @@ impl Work {
         self.former.routes_due = true;
         self.refused
             .retain(|step| !matches!(step, Step::AddRoute(_)));
-        if let WorkStage::Applying { routed, .. } = &mut self.stage {
-            *routed = false;
+        if let WorkStage::Applying(change) = &mut self.stage {
+            change.routed = false;
         }
     }
 
@@ -342,11 +354,12 @@ impl Work {
     }
 
     fn look(&mut self, most: Option<u32>, asked: bool) -> Act {
-        self.stage = WorkStage::Looking {
+        let came_up = false;
+        self.stage = WorkStage::Looking(Look {
             most,
             asked,
-            came_up: false,
-        };
+            came_up,
+        });
         Act::Look
     }
 
@@ -359,19 +372,12 @@ impl Work {
     ) -> Result<Act, LinkCause> {
         match (std::mem::take(&mut self.stage), result) {
             (WorkStage::Parent, parent) => Ok(self.look(parent.ok().map(|view| view.mtu), true)),
-            (
-                WorkStage::Looking {
-                    most,
-                    asked,
-                    came_up: true,
-                },
-                Ok(view),
-            ) if !view.up => Ok(self.look(most, asked)),
-            (WorkStage::Looking { most, asked, .. }, Ok(view)) => {
-                Ok(self.change(&view, most, asked, wish, has_parent))
+            (WorkStage::Looking(look), Ok(view)) if look.came_up && !view.up => {
+                Ok(self.look(look.most, look.asked))
             }
-            (WorkStage::Looking { .. }, Err(cause)) => Err(cause),
-            (stage @ (WorkStage::Idle | WorkStage::Applying { .. }), result) => {
+            (WorkStage::Looking(look), Ok(view)) => Ok(self.change(&view, look, wish, has_parent)),
+            (WorkStage::Looking(_), Err(cause)) => Err(cause),
+            (stage @ (WorkStage::Idle | WorkStage::Applying(_)), result) => {
                 tracing::warn!(?stage, ?result, "a look that was not asked for");
                 Ok(Act::Wait)
             }
@@ -379,14 +385,8 @@ impl Work {
     }
 
     /// Changes the interface from what was seen there. For a larger MTU the LAN's link must be looked at first.
-    fn change(
-        &mut self,
-        view: &LinkView,
-        most: Option<u32>,
-        asked: bool,
-        wish: Wish,
-        has_parent: bool,
-    ) -> Act {
+    fn change(&mut self, view: &LinkView, look: Look, wish: Wish, has_parent: bool) -> Act {
+        let Look { most, asked, .. } = look;
         let next = match wish {
             Wish::Carry(grant) => Some(grant),
             Wish::Nothing => None,
@@ -443,12 +443,12 @@ impl Work {
         if put_off {
             self.route_later();
         }
-        self.stage = WorkStage::Applying {
+        self.stage = WorkStage::Applying(Applying {
             steps: steps.clone(),
             next,
             short,
             routed,
-        };
+        });
         Act::Apply(steps)
     }
 
@@ -460,40 +460,33 @@ impl Work {
         current: Option<&Grant>,
     ) -> Worked {
         match (std::mem::take(&mut self.stage), result) {
-            (
-                WorkStage::Applying {
-                    next,
-                    short,
-                    routed,
-                    ..
-                },
-                Ok(view),
-            ) => Worked::Done(self.applied(next, short, routed, &view, current)),
-            (WorkStage::Applying { steps, routed, .. }, Err(cause)) => {
-                let step = steps.into_iter().nth(taken);
+            (WorkStage::Applying(change), Ok(view)) => {
+                Worked::Done(self.applied(change, &view, current))
+            }
+            (WorkStage::Applying(change), Err(cause)) => {
+                let step = change.steps.into_iter().nth(taken);
                 let without = match step.filter(|step| is_dispensable(step, &cause)) {
-                    Some(Step::AddRoute(_)) if !routed => None,
+                    Some(Step::AddRoute(_)) if !change.routed => None,
                     Some(step) => Some(step),
                     None => return Worked::Failed(cause),
                 };
                 self.refused.extend(without.clone());
                 Worked::Again { without }
             }
-            (stage @ (WorkStage::Idle | WorkStage::Parent | WorkStage::Looking { .. }), result) => {
+            (stage @ (WorkStage::Idle | WorkStage::Parent | WorkStage::Looking(_)), result) => {
                 tracing::warn!(?stage, ?result, "a change that was not asked for");
                 Worked::Again { without: None }
             }
         }
     }
 
-    fn applied(
-        &mut self,
-        next: Option<Box<Grant>>,
-        short: bool,
-        routed: bool,
-        view: &LinkView,
-        current: Option<&Grant>,
-    ) -> Done {
+    fn applied(&mut self, change: Applying, view: &LinkView, current: Option<&Grant>) -> Done {
+        let Applying {
+            next,
+            short,
+            routed,
+            ..
+        } = change;
         // If a lease was lost meanwhile, it is not known whether another station uses its address.
         let of_both = |is_like: fn(&Grant, &Grant) -> bool| matches!((&next, current), (Some(next), Some(current)) if is_like(next, current));
         let still = of_both(|next, current| {

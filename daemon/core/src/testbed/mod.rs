@@ -8,4 +8,5 @@ pub mod kept;
 pub mod kernel;
 pub mod lan;
 pub mod link;
+mod made;
 pub mod store;

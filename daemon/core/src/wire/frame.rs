@@ -167,11 +167,7 @@ pub fn decode(bytes: &[u8], meta: FrameMeta) -> Result<Frame<'_>, BadFrame> {
     }
     match ethertype {
         ETHERTYPE_IPV4 => {
-            let Datagram {
-                source,
-                destination,
-                udp,
-            } = decode_ipv4(reader.0)?;
+            let (source, destination, udp) = decode_ipv4(reader.0)?;
             let (source_port, destination_port, payload) =
                 decode_udp(udp, source, destination, meta)?;
             Ok(Frame::Udp(Udp {
@@ -199,15 +195,8 @@ pub fn ipv4_source(bytes: &[u8]) -> Option<Mac> {
     (ethertype == ETHERTYPE_IPV4).then_some(source)
 }
 
-/// An IPv4 packet whose payload is UDP.
-struct Datagram<'a> {
-    source: Ipv4Addr,
-    destination: Ipv4Addr,
-    udp: &'a [u8],
-}
-
-/// Reads an IPv4 packet (RFC 791 §3.1) and drops what follows it.
-fn decode_ipv4(packet: &[u8]) -> Result<Datagram<'_>, BadFrame> {
+/// Reads an IPv4 packet (RFC 791 §3.1) and drops what follows it. Returns its source, its destination and the UDP in it.
+fn decode_ipv4(packet: &[u8]) -> Result<(Ipv4Addr, Ipv4Addr, &[u8]), BadFrame> {
     let fixed = packet.first_chunk::<IPV4_HEADER>();
     let fixed = fixed.ok_or(BadFrame::Ipv4Header)?;
     let word = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
@@ -228,11 +217,7 @@ fn decode_ipv4(packet: &[u8]) -> Result<Datagram<'_>, BadFrame> {
     }
     let address =
         |at: usize| Ipv4Addr::from([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
-    Ok(Datagram {
-        source: address(12),
-        destination: address(16),
-        udp,
-    })
+    Ok((address(12), address(16), udp))
 }
 
 /// Reads a UDP datagram (RFC 768): ports and payload. Its length may end it before the IPv4 packet does.

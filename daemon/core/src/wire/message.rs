@@ -17,33 +17,19 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageType {
     /// Client to all servers: who has an address for me?
-    Discover,
+    Discover = 1,
     /// Server: this one.
-    Offer,
+    Offer = 2,
     /// Client: that one please, or still that one.
-    Request,
+    Request = 3,
     /// Client: that address is in use.
-    Decline,
+    Decline = 4,
     /// Server: it is yours.
-    Ack,
+    Ack = 5,
     /// Server: it is not, begin again.
-    Nak,
+    Nak = 6,
     /// Client: have it back.
-    Release,
-}
-
-impl MessageType {
-    fn to_wire(self) -> u8 {
-        match self {
-            Self::Discover => 1,
-            Self::Offer => 2,
-            Self::Request => 3,
-            Self::Decline => 4,
-            Self::Ack => 5,
-            Self::Nak => 6,
-            Self::Release => 7,
-        }
-    }
+    Release = 7,
 }
 
 impl fmt::Display for MessageType {
@@ -129,7 +115,7 @@ impl Message {
         let fields = Fields::split(options, header.file, header.sname);
         let byte = fields.message_type().ok_or(BadMessage::NoMessageType)?;
         let from_servers = [MessageType::Offer, MessageType::Ack, MessageType::Nak];
-        let kind = from_servers.into_iter().find(|kind| kind.to_wire() == byte);
+        let kind = from_servers.into_iter().find(|kind| *kind as u8 == byte);
         let kind = kind.ok_or(BadMessage::MessageType(byte))?;
         Ok(Self {
             kind,
@@ -265,7 +251,7 @@ impl ClientMessage<'_> {
     fn write_options(&self, bytes: &mut Vec<u8>) {
         let [requested, server_id] =
             [self.requested, self.server_id].map(|address| address.map(|a| a.octets()));
-        let kind = [self.kind.to_wire()];
+        let kind = [self.kind as u8];
         let max_size = self.max_size.map(u16::to_be_bytes);
         let text = self
             .message

@@ -34,7 +34,10 @@ fn profile(ipam: &str, args: &str) -> Profile {
 fn client(change: impl FnOnce(&mut ClientProfile)) -> Profile {
     let mut client = ClientProfile::default();
     change(&mut client);
-    client.into()
+    Profile {
+        client: client.into(),
+        ..Profile::default()
+    }
 }
 
 fn client_id(ipam: &str, args: &str) -> Vec<u8> {
@@ -64,7 +67,10 @@ fn each_key_of_ours_has_its_place_in_the_profile() {
     let with = |change: &dyn Fn(&mut Policy)| {
         let mut policy = Policy::default();
         change(&mut policy);
-        policy.into()
+        Profile {
+            policy,
+            ..Profile::default()
+        }
     };
     let all_the_clients = Profile {
         release: false,

@@ -156,14 +156,6 @@ impl Jobs {
             _ => None,
         }
     }
-
-    /// Returns the leases that operators extend.
-    fn renewals(&mut self) -> impl Iterator<Item = (RequestId, &mut Renewal)> {
-        self.by_id.iter_mut().filter_map(|(id, job)| match job {
-            Job::Renewal(job) => Some((*id, job)),
-            _ => None,
-        })
-    }
 }
 
 /// Answers an order that waits for nothing any more.

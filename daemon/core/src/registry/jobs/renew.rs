@@ -86,7 +86,9 @@ impl Renewal {
         if !core.jobs.may_renew {
             return;
         }
-        let waiting: Vec<_> = core.jobs.renewals().map(|(id, _)| id).collect();
+        let jobs = core.jobs.by_id.iter();
+        let waiting = jobs.filter(|(_, job)| matches!(job, Job::Renewal(_)));
+        let waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
         core.jobs.may_renew = !waiting.is_empty();
         for id in waiting {
             let Some(Job::Renewal(mut job)) = core.jobs.by_id.remove(&id) else {

@@ -106,12 +106,8 @@ impl Extension {
     }
 
     /// Returns when the try after one at `now` begins, in the phase of a lease from one instant until another.
-    pub(super) fn next_after(&self, now: Instant, (from, until): (Instant, Instant)) -> Instant {
-        if self.unconfirmed {
-            timing::next_confirming(now, from, until)
-        } else {
-            timing::next_extension(now, from, until)
-        }
+    pub(super) fn next_after(&self, now: Instant, phase: (Instant, Instant)) -> Instant {
+        timing::next_extension(now, phase, self.unconfirmed)
     }
 
     /// Sends REQUEST, in the phase of a lease from one instant until another; `None`: before T1. Returns its xid and secs.

@@ -123,19 +123,20 @@ pub(crate) fn secs(began: Instant, now: Instant) -> u16 {
 ///
 /// Some servers grant leases of seconds or minutes, for which 60 s would leave one try or none. For these the minimum is an
 /// eighth of the phase, but at least one second.
-pub(crate) fn next_extension(now: Instant, began: Instant, end: Instant) -> Instant {
+///
+/// For a lease that is still to be confirmed (`unconfirmed`) no wait is longer than a minute where it may be: a link may have carrier
+/// some time before its switch port forwards.
+pub(crate) fn next_extension(
+    now: Instant,
+    (began, end): (Instant, Instant),
+    unconfirmed: bool,
+) -> Instant {
     let half = end.saturating_since(now) / 2;
-    extension_after(half, now, began, end)
-}
-
-/// Returns the same for a lease that is still to be confirmed, which waits for no more than a minute where it may: a link may
-/// have carrier some time before its switch port forwards.
-pub(crate) fn next_confirming(now: Instant, began: Instant, end: Instant) -> Instant {
-    let half = end.saturating_since(now) / 2;
-    extension_after(half.min(LEAST_EXTENSION_WAIT), now, began, end)
-}
-
-fn extension_after(wait: Duration, now: Instant, began: Instant, end: Instant) -> Instant {
+    let wait = if unconfirmed {
+        half.min(LEAST_EXTENSION_WAIT)
+    } else {
+        half
+    };
     let phase = end.saturating_since(began);
     let floor = (phase / 8).clamp(Duration::from_secs(1), LEAST_EXTENSION_WAIT);
     let next = now + wait.max(floor);
@@ -275,7 +276,8 @@ mod tests {
             (short, 6.75, 7.75),
             (short, 6.875, 8.75),
         ] {
-            assert_eq!(next_extension(at(now), at(t1), at(t2)), at(next), "{now}");
+            let phase = (at(t1), at(t2));
+            assert_eq!(next_extension(at(now), phase, false), at(next), "{now}");
         }
     }
 
@@ -283,9 +285,10 @@ mod tests {
     fn what_is_to_be_confirmed_is_extended_each_minute() {
         let t1 = at(14_400.0);
         let t2 = at(25_200.0);
-        assert_eq!(next_confirming(t1, t1, t2), at(14_460.0));
+        assert_eq!(next_extension(t1, (t1, t2), true), at(14_460.0));
         // A short lease as any other.
-        assert_eq!(next_confirming(at(5.0), at(5.0), at(8.75)), at(6.875));
+        let short = (at(5.0), at(8.75));
+        assert_eq!(next_extension(at(5.0), short, true), at(6.875));
     }
 
     #[test]
