@@ -102,11 +102,8 @@ pub struct Said {
 impl Account {
     /// Returns what is known about a server. Of too many, the one that was heard first is forgotten.
     fn server(&mut self, server: Ipv4Addr) -> &mut Server {
-        if self.servers.len() >= MOST_SERVERS && !self.servers.contains_key(&server) {
-            let oldest = self.servers.iter().min_by_key(|(_, known)| known.last());
-            if let Some(oldest) = oldest.map(|(oldest, _)| *oldest) {
-                self.servers.remove(&oldest);
-            }
+        if !self.servers.contains_key(&server) {
+            make_room(&mut self.servers, MOST_SERVERS, Server::last);
         }
         self.servers.entry(server).or_default()
     }
@@ -148,13 +145,7 @@ impl Accounts {
         if !self.0.contains_key(lan) {
             self.0
                 .retain(|_, account| account.last().is_some_and(|last| now < last + SAID));
-            while self.0.len() >= MOST {
-                let oldest = self.0.iter().min_by_key(|(_, account)| account.last());
-                let Some(oldest) = oldest.map(|(lan, _)| lan.clone()) else {
-                    break;
-                };
-                self.0.remove(&oldest);
-            }
+            make_room(&mut self.0, MOST, Account::last);
         }
         self.0.entry(lan.clone()).or_default()
     }
@@ -366,6 +357,19 @@ impl Accounts {
             .into_iter()
             .filter_map(|(lan, subnets)| differ(lan, &subnets));
         failed.chain(differ).collect()
+    }
+}
+
+/// Forgets what was learnt longest ago, if there is no room for more.
+fn make_room<K: Ord + Clone, V>(
+    known: &mut BTreeMap<K, V>,
+    most: usize,
+    last: impl Fn(&V) -> Option<Instant>,
+) {
+    let oldest = known.iter().filter(|_| known.len() >= most);
+    let oldest = oldest.min_by_key(|(_, it)| last(it));
+    if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+        known.remove(&oldest);
     }
 }
 

@@ -98,9 +98,13 @@ pub enum Upshot {
 impl Obeyed {
     /// Returns the outcome of an order for a row's lease.
     pub(crate) fn of(row: &Row, upshot: Upshot) -> Self {
+        Self::new(row.attachment.clone(), row.addresses().next(), upshot)
+    }
+
+    pub(crate) fn new(attachment: Attachment, address: Option<IpNet>, upshot: Upshot) -> Self {
         Self {
-            attachment: row.attachment.clone(),
-            address: row.addresses().next(),
+            attachment,
+            address,
             upshot,
         }
     }

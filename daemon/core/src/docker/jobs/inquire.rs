@@ -247,9 +247,8 @@ impl LanInquiry {
     }
 
     pub(super) fn hang_up(mut self, desk: &mut Desk<'_>, id: RequestId) {
-        let out = desk.out();
-        out.forget_all(|waiter| *waiter == Waiter::Above(DoorWaiter::Call(id)));
-        self.exchange.close(out);
+        desk.forget(id);
+        self.exchange.close(desk.out());
     }
 
     /// Makes the requested pool from what was seen. A pool with a subnet needs no server.

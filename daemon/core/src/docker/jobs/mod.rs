@@ -102,6 +102,12 @@ impl Desk<'_> {
         self.out().inspect(Waiter::Above(waiter), target)
     }
 
+    /// Makes the core ignore the outcomes of a call's effects.
+    fn forget(&mut self, id: RequestId) {
+        let own = Waiter::Above(DoorWaiter::Call(id));
+        self.out().forget_all(|waiter| *waiter == own);
+    }
+
     pub(super) fn time_call(&mut self, id: RequestId, at: Instant) {
         self.set_timer(DoorTimer::Call(id), Some((at, Why::Call)));
     }
@@ -214,7 +220,7 @@ impl Desk<'_> {
         let next = match self.docker.jobs.remove(&id) {
             Some(DockerJob::Inquire(job)) => job.time_out(self, id),
             Some(DockerJob::Pool(job)) => job.time_out(self),
-            Some(DockerJob::Network(job)) => job.time_out(self),
+            Some(DockerJob::Network(job)) => job.time_out(self, id),
             Some(DockerJob::Endpoint(name, limit)) => {
                 self.await_endpoint_no_more(id, &name);
                 let failure = Failure::TimedOut("the store and the kernel", limit);
@@ -231,7 +237,7 @@ impl Desk<'_> {
         match self.docker.jobs.remove(&id) {
             Some(DockerJob::Inquire(job)) => job.hang_up(self, id),
             Some(DockerJob::Pool(job)) => job.hang_up(self),
-            Some(DockerJob::Network(job)) => job.hang_up(self),
+            Some(DockerJob::Network(job)) => job.hang_up(self, id),
             Some(DockerJob::Endpoint(name, _)) => self.await_endpoint_no_more(id, &name),
             // The answer may have left at the same moment. What Docker does not know then is kept.
             None => {}

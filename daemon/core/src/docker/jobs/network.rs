@@ -5,7 +5,7 @@
 
 use super::{DockerJob, Next};
 use crate::docker::{Desk, DockerKey, DockerRecord};
-use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId};
+use crate::effect::{Answer, Failure, NetworkAnswer, Outcome, RequestId};
 use crate::identity::DoorId;
 use crate::job::LIMIT;
 use crate::link::{LinkCause, LinkView, Target};
@@ -23,15 +23,15 @@ pub(in crate::docker) struct NetworkChange {
 #[derive(Debug)]
 enum NetworkStage {
     /// Its host link is being looked at.
-    Looking(OpId),
+    Looking,
     /// The link of its VLAN is being made.
-    Making(OpId),
+    Making,
     /// It is being written.
-    Writing(OpId),
+    Writing,
     /// The store is deleting it; it is still known.
     Forgetting,
     /// It is forgotten, and the link of its VLAN is being deleted.
-    Unmaking(OpId),
+    Unmaking,
 }
 
 impl NetworkChange {
@@ -52,7 +52,7 @@ impl NetworkChange {
         if desk.docker.networks.by_id.len() >= MOST_NETWORKS {
             return Err(NetworkFault::Full(MOST_NETWORKS)).into();
         }
-        let op = desk.inspect(
+        desk.inspect(
             DoorWaiter::Call(id),
             Target::Host {
                 ifname: record.wiring.on.clone(),
@@ -61,7 +61,7 @@ impl NetworkChange {
         desk.time_call(id, desk.now().boot + LIMIT);
         Self {
             record,
-            stage: NetworkStage::Looking(op),
+            stage: NetworkStage::Looking,
         }
         .waits()
     }
@@ -90,10 +90,7 @@ impl NetworkChange {
 
     /// Returns whether it may have made the link of a VLAN for a network that is not known yet.
     pub(in crate::docker) fn is_making(&self) -> bool {
-        matches!(
-            self.stage,
-            NetworkStage::Making(_) | NetworkStage::Writing(_)
-        )
+        matches!(self.stage, NetworkStage::Making | NetworkStage::Writing)
     }
 
     fn waits(self) -> Next {
@@ -103,12 +100,12 @@ impl NetworkChange {
     pub(super) fn done(mut self, desk: &mut Desk<'_>, id: RequestId, outcome: Outcome) -> Next {
         let failed = |failure| Next::Answers(Answer::Failed(failure));
         match (outcome, &self.stage) {
-            (Outcome::Inspected(seen), NetworkStage::Looking(_)) => {
+            (Outcome::Inspected(seen), NetworkStage::Looking) => {
                 match check(&self.record.wiring, seen) {
                     Ok(()) => match self.record.wiring.vlan() {
                         Some(vlan) => {
-                            self.stage =
-                                NetworkStage::Making(desk.out().make(DoorWaiter::Call(id), vlan));
+                            desk.out().make(DoorWaiter::Call(id), vlan);
+                            self.stage = NetworkStage::Making;
                             self.waits()
                         }
                         None => self.keep(desk, id),
@@ -116,20 +113,20 @@ impl NetworkChange {
                     Err(fault) => Err(fault).into(),
                 }
             }
-            (Outcome::Made(Ok(())), NetworkStage::Making(_)) => self.keep(desk, id),
-            (Outcome::Made(Err(cause)), NetworkStage::Making(_)) => {
+            (Outcome::Made(Ok(())), NetworkStage::Making) => self.keep(desk, id),
+            (Outcome::Made(Err(cause)), NetworkStage::Making) => {
                 // A link that took too long may be there by now, or appear later.
                 unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
                 let target = self.record.wiring.vlan().map(|link| link.owner.ifname());
                 let target = target.unwrap_or_default();
                 failed(Failure::Link { target, cause })
             }
-            (Outcome::Persisted(Ok(())), NetworkStage::Writing(_)) => {
+            (Outcome::Persisted(Ok(())), NetworkStage::Writing) => {
                 let by_id = &mut desk.docker.networks.by_id;
                 by_id.insert(self.record.id.clone(), *self.record);
                 done()
             }
-            (Outcome::Persisted(Err(cause)), NetworkStage::Writing(_)) => {
+            (Outcome::Persisted(Err(cause)), NetworkStage::Writing) => {
                 unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
                 failed(Failure::Store(cause))
             }
@@ -139,14 +136,14 @@ impl NetworkChange {
             (Outcome::Persisted(Ok(())), NetworkStage::Forgetting) => {
                 desk.docker.networks.by_id.remove(&self.record.id);
                 match unmake_vlan(desk, &self.record.wiring, DoorWaiter::Call(id)) {
-                    Some(op) => {
-                        self.stage = NetworkStage::Unmaking(op);
+                    true => {
+                        self.stage = NetworkStage::Unmaking;
                         self.waits()
                     }
-                    None => done(),
+                    false => done(),
                 }
             }
-            (Outcome::Unmade(result), NetworkStage::Unmaking(_)) => {
+            (Outcome::Unmade(result), NetworkStage::Unmaking) => {
                 if let Err(cause) = result {
                     tracing::warn!(network = %self.record.id, %cause, "the link of its VLAN is still there: trying again");
                     desk.list_again();
@@ -161,34 +158,32 @@ impl NetworkChange {
     fn keep(mut self, desk: &mut Desk<'_>, id: RequestId) -> Next {
         self.record.since = desk.now().wall;
         let change = DockerRecord::Network((*self.record).clone()).put();
-        self.stage = NetworkStage::Writing(desk.write(DoorWaiter::Call(id), vec![change]));
+        desk.write(DoorWaiter::Call(id), vec![change]);
+        self.stage = NetworkStage::Writing;
         self.waits()
     }
 
-    pub(super) fn time_out(self, desk: &mut Desk<'_>) -> Next {
+    pub(super) fn time_out(self, desk: &mut Desk<'_>, id: RequestId) -> Next {
         let waiting_for = match self.stage {
-            NetworkStage::Looking(_) => "a look at the host's link",
-            NetworkStage::Making(_) => "the link of its VLAN",
-            NetworkStage::Writing(_) | NetworkStage::Forgetting => "the store to record it",
-            NetworkStage::Unmaking(_) => "the link of its VLAN to be deleted",
+            NetworkStage::Looking => "a look at the host's link",
+            NetworkStage::Making => "the link of its VLAN",
+            NetworkStage::Writing | NetworkStage::Forgetting => "the store to record it",
+            NetworkStage::Unmaking => "the link of its VLAN to be deleted",
         };
-        self.hang_up(desk);
+        self.hang_up(desk, id);
         Next::Answers(Answer::Failed(Failure::TimedOut(waiting_for, LIMIT)))
     }
 
     /// Undoes what has been made so far.
-    pub(super) fn hang_up(self, desk: &mut Desk<'_>) {
+    pub(super) fn hang_up(self, desk: &mut Desk<'_>, id: RequestId) {
+        desk.forget(id);
         match self.stage {
-            NetworkStage::Looking(op) | NetworkStage::Unmaking(op) => desk.out().forget(op),
+            NetworkStage::Looking | NetworkStage::Unmaking => {}
             // The link may still appear. Its deletion comes after that.
-            NetworkStage::Making(op) => {
-                desk.out().forget(op);
+            NetworkStage::Making => {
                 unmake_vlan(desk, &self.record.wiring, DoorWaiter::Nobody);
             }
-            NetworkStage::Writing(op) => {
-                desk.out().forget(op);
-                take_back(desk, &self.record);
-            }
+            NetworkStage::Writing => take_back(desk, &self.record),
             // Whoever heard no answer keeps the network too, and asks again.
             NetworkStage::Forgetting => {}
         }
@@ -199,18 +194,18 @@ fn done() -> Next {
     Ok(NetworkAnswer::Done).into()
 }
 
-/// Deletes a VLAN's link if no network is in it any more.
-fn unmake_vlan(desk: &mut Desk<'_>, wiring: &Wiring, waiter: DoorWaiter) -> Option<OpId> {
-    let vlan = wiring
-        .vlan()
-        .filter(|_| !desk.docker.has_vlan(&wiring.on, wiring.vlan))?;
-    Some(desk.out().unmake(waiter, vlan.owner))
+/// Deletes a VLAN's link if no network is in it any more. Returns whether it does.
+fn unmake_vlan(desk: &mut Desk<'_>, wiring: &Wiring, waiter: DoorWaiter) -> bool {
+    let has_vlan = desk.docker.has_vlan(&wiring.on, wiring.vlan);
+    let vlan = wiring.vlan().filter(|_| !has_vlan);
+    vlan.map(|vlan| desk.out().unmake(waiter, vlan.owner))
+        .is_some()
 }
 
 /// Has the store forget a network that nobody was told of, unless another call has kept it or may still do so.
 fn take_back(desk: &mut Desk<'_>, record: &NetworkRecord) {
     let writes = |call: &NetworkChange| {
-        call.record.id == record.id && matches!(call.stage, NetworkStage::Writing(_))
+        call.record.id == record.id && matches!(call.stage, NetworkStage::Writing)
     };
     let is_known = desk.docker.networks.by_id.contains_key(&record.id);
     if is_known || desk.docker.changing_networks().any(writes) {

@@ -104,12 +104,8 @@ impl Returning {
     }
 
     fn over(&mut self, attachment: &Attachment, upshot: Upshot) {
-        if let Some(address) = self.left.remove(attachment) {
-            self.done.push(Obeyed {
-                attachment: attachment.clone(),
-                address,
-                upshot,
-            });
+        if let Some((attachment, address)) = self.left.remove_entry(attachment) {
+            self.done.push(Obeyed::new(attachment, address, upshot));
         }
     }
 

@@ -20,16 +20,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Leases that are being extended.
 #[derive(Debug, Default)]
 pub(in crate::registry) struct Renewal {
-    left: BTreeMap<BindingId, AskedLease>,
+    /// Those that are not extended yet: whose, and when their previous lease began.
+    left: BTreeMap<BindingId, (Attachment, Instant)>,
     done: Vec<Obeyed>,
-}
-
-/// A lease that should be extended.
-#[derive(Debug)]
-struct AskedLease {
-    attachment: Attachment,
-    /// When its previous lease began.
-    start: Instant,
 }
 
 impl Renewal {
@@ -58,13 +51,7 @@ impl Renewal {
                     Upshot::Unanswered(Some("its interface has no carrier".to_owned()))
                 }
                 Some((start, _)) => {
-                    job.left.insert(
-                        of,
-                        AskedLease {
-                            attachment: row.attachment,
-                            start,
-                        },
-                    );
+                    job.left.insert(of, (row.attachment, start));
                     continue;
                 }
             };
@@ -102,18 +89,18 @@ impl Renewal {
     /// Decides what became of a lease, if that is known by now.
     fn judge(&mut self, core: &Registry, id: BindingId) {
         let now = core.tables.now;
-        let Some(asked) = self.left.get(&id) else {
+        let Some((_, start)) = self.left.get(&id) else {
             return;
         };
         let binding = core.tables.bindings.get(id);
         let lease = binding.and_then(|binding| binding.lease(now.boot));
         let upshot = match held(core, id) {
             None => Upshot::Lost,
-            Some((client, held)) if held.start <= asked.start => match client.state() {
+            Some((client, held)) if held.start <= *start => match client.state() {
                 StateName::Bound => Upshot::Unanswered(client.tally().reason()),
                 _ => return,
             },
-            Some(_) => match lease.filter(|lease| lease.start > asked.start) {
+            Some(_) => match lease.filter(|lease| lease.start > *start) {
                 Some(lease) => {
                     let ends = lease.expires().map(|at| at.saturating_since(now.boot));
                     Upshot::Extended {
@@ -125,13 +112,16 @@ impl Renewal {
                 None => return,
             },
         };
+        self.over(core, id, upshot);
+    }
+
+    fn over(&mut self, core: &Registry, id: BindingId, upshot: Upshot) {
+        let binding = core.tables.bindings.get(id);
+        let lease = binding.and_then(|binding| binding.lease(core.tables.now.boot));
         let address = lease.map(|lease| lease.address.into());
-        self.done.push(Obeyed {
-            attachment: asked.attachment.clone(),
-            address,
-            upshot,
-        });
-        self.left.remove(&id);
+        let left = self.left.remove(&id);
+        let over = left.map(|(attachment, _)| Obeyed::new(attachment, address, upshot));
+        self.done.extend(over);
     }
 
     fn goes_on(self) -> Next {
@@ -144,20 +134,13 @@ impl Renewal {
 
     /// Reports the leases that no server has extended, which keep asking, and those whose extension the store has not recorded.
     pub(super) fn time_out(mut self, core: &Registry) -> Next {
-        let now = core.tables.now;
-        for (id, asked) in std::mem::take(&mut self.left) {
-            let binding = core.tables.bindings.get(id);
-            let lease = binding.and_then(|binding| binding.lease(now.boot));
-            let address = lease.map(|lease| lease.address.into());
+        let left: Vec<_> = self.left.iter().map(|(id, (_, at))| (*id, *at)).collect();
+        for (id, start) in left {
             let upshot = match held(core, id) {
-                Some((_, held)) if held.start > asked.start => Upshot::Unrecorded,
+                Some((_, held)) if held.start > start => Upshot::Unrecorded,
                 held => Upshot::Unanswered(held.and_then(|(client, _)| client.tally().reason())),
             };
-            self.done.push(Obeyed {
-                attachment: asked.attachment,
-                address,
-                upshot,
-            });
+            self.over(core, id, upshot);
         }
         self.goes_on()
     }
