@@ -1,9 +1,8 @@
 //! One exchange: its sockets, from the order to open them until they are closed, in a task of its own.
 
-use std::future::{Future, pending};
+use std::future::Future;
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
 use leasehold_core::link::{LinkCause, LinkView};
@@ -12,12 +11,11 @@ use nix::errno::Errno;
 use socket2::Socket;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep_until};
 use tracing::{debug, trace};
 
 use super::opened::Opened;
 use super::outbox::{Order, Outbox, Outgoing};
-use super::packet::{PacketSocket, Receiver, Sent, Uplinks};
+use super::packet::{PacketSocket, Receiver, Uplinks};
 use super::pool::Pool;
 use super::port::Port;
 use super::ready::Ready;
@@ -27,10 +25,6 @@ use super::{Alarm, NetReport, Received, failed};
 const TASK: &str = "the task of an exchange";
 /// The most received frames that the driver has not taken yet. Further ones wait in the socket, and are lost when it is full.
 const UNTAKEN: usize = 16;
-/// How long to retry a frame that finds a queue full or the link down.
-const PATIENCE: Duration = Duration::from_millis(50);
-/// The pause between the first try and the second; it doubles.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The exchange's id, and what it works with.
 #[derive(Clone, Debug)]
@@ -41,15 +35,6 @@ pub(super) struct Exchange {
     pub(super) into: Arc<Mutex<Receiver>>,
     pub(super) uplinks: Arc<Uplinks>,
     pub(super) pool: Pool,
-}
-
-/// A frame that waits for its next try.
-#[derive(Debug)]
-struct Retry {
-    outgoing: Outgoing,
-    at: Instant,
-    pause: Duration,
-    until: Instant,
 }
 
 impl Exchange {
@@ -183,26 +168,14 @@ impl Exchange {
         outbox: &mut Outbox,
     ) -> Result<(), LinkCause> {
         let places = Arc::new(Semaphore::new(UNTAKEN));
-        let mut retry: Option<Box<Retry>> = None;
         loop {
-            let again = async {
-                match &retry {
-                    // Boxed, because it is rare: an exchange that only listens stays small.
-                    Some(retry) => Box::pin(sleep_until(retry.at)).await,
-                    None => pending().await,
-                }
-            };
             tokio::select! {
                 biased;
-                next = outbox.next(), if retry.is_none() => match next {
-                    Some(Order::Send(frame)) => retry = self.send(packet, Retry::first(frame, Instant::now()))?,
+                next = outbox.next() => match next {
+                    Some(Order::Send(frame)) => self.send(packet, frame)?,
                     Some(Order::Hear(arp)) => packet.hear(arp)?,
                     None => return Ok(()),
                 },
-                () = again => {
-                    let due = retry.take().expect("only a frame to be tried again wakes this up");
-                    retry = self.send(packet, due)?;
-                }
                 got = receive(packet, &places, &self.into) => {
                     let (bytes, meta) = got.map_err(|error| packet.cause_of(&error))?;
                     // The exchange may be closed and only have a frame still to send.
@@ -215,33 +188,20 @@ impl Exchange {
         }
     }
 
-    /// Sends a frame, and tells whoever waits for the result. Returns the frame if it must be tried again.
+    /// Sends a frame, and tells whoever waits for the result.
     fn send(
         &self,
         packet: &PacketSocket,
-        retry: Box<Retry>,
-    ) -> Result<Option<Box<Retry>>, LinkCause> {
-        let Outgoing {
-            op,
-            ref frame,
-            over,
-        } = retry.outgoing;
-        let over_host = over.is_some_and(|link| self.uplinks.send(link, frame));
-        let sent = match if over_host {
-            Sent::Yes
-        } else {
-            packet.send(frame)
-        } {
-            Sent::Yes => Ok(()),
-            Sent::Gone => return Err(packet.no_link()),
-            Sent::Busy(errno) => match retry.later(Instant::now()) {
-                Some(retry) => return Ok(Some(retry)),
-                None => Err(errno),
-            },
-            Sent::Refused(errno) => Err(errno),
+        Outgoing { op, frame, over }: Outgoing,
+    ) -> Result<(), LinkCause> {
+        let over_host = over.is_some_and(|link| self.uplinks.send(link, &frame));
+        let sent = match over_host {
+            true => Ok(()),
+            false => packet.send(&frame),
         };
         match sent {
             Ok(()) => trace!(exchange = self.id.0, "frame sent"),
+            Err(Errno::ENXIO | Errno::ENODEV) => return Err(packet.no_link()),
             Err(errno) => debug!(exchange = self.id.0, %errno, "frame not sent"),
         }
         match (op, sent.map_err(unsent)) {
@@ -255,33 +215,12 @@ impl Exchange {
             }),
             (None, Ok(())) => {}
         }
-        Ok(None)
+        Ok(())
     }
 
     fn tell(&self, event: NetReport) {
         // The driver may be gone.
         let _ = self.reports.send(event);
-    }
-}
-
-impl Retry {
-    fn first(outgoing: Outgoing, now: Instant) -> Box<Self> {
-        Box::new(Self {
-            outgoing,
-            at: now,
-            pause: FIRST_PAUSE,
-            until: now + PATIENCE,
-        })
-    }
-
-    /// Returns the frame for its next try, or `None` when its patience has run out.
-    fn later(mut self: Box<Self>, now: Instant) -> Option<Box<Self>> {
-        if self.at >= self.until {
-            return None;
-        }
-        self.at = (now + self.pause).min(self.until);
-        self.pause *= 2;
-        Some(self)
     }
 }
 
@@ -300,7 +239,7 @@ fn ready(
     Ok((packet, hold))
 }
 
-/// Says why a frame was not sent, however often it was tried.
+/// Says why a frame was not sent.
 fn unsent(errno: Errno) -> LinkCause {
     match errno {
         Errno::ENETDOWN => LinkCause::Down,
@@ -347,30 +286,5 @@ async fn receive(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_frame_is_retried_for_fifty_milliseconds() {
-        let start = Instant::now();
-        let mut tries = Vec::new();
-        let mut next = Some(Retry::first(
-            Outgoing {
-                op: None,
-                frame: Vec::new(),
-                over: None,
-            },
-            start,
-        ));
-        while let Some(retry) = next {
-            tries.push((retry.at - start).as_millis());
-            let at = retry.at;
-            next = retry.later(at);
-        }
-        assert_eq!(tries, [0, 1, 3, 7, 15, 31, 50]);
     }
 }

@@ -501,8 +501,8 @@ impl Net {
         });
     }
 
-    /// Sends a frame, over the host's link `over` if that accepts it. A frame that the exchange's link cannot take within 50 ms
-    /// is lost. The outcome is reported if an `op` is given.
+    /// Sends a frame, over the host's link `over` if that accepts it. A frame that the exchange's link cannot take is lost. The outcome
+    /// is reported if an `op` is given.
     pub(crate) fn send(
         &mut self,
         op: Option<OpId>,

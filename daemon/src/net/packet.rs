@@ -66,19 +66,6 @@ pub(super) struct PacketSocket {
     pub(super) places: Option<OwnedSemaphorePermit>,
 }
 
-/// The result of sending a frame.
-#[derive(Debug)]
-pub(super) enum Sent {
-    /// The link accepted it.
-    Yes,
-    /// Not now: a queue is full, or the link is down for a moment.
-    Busy(Errno),
-    /// The kernel refused the frame.
-    Refused(Errno),
-    /// The link is gone.
-    Gone,
-}
-
 /// The buffers that frames are received into.
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -213,25 +200,11 @@ impl PacketSocket {
         Ok((into.frame[..length].to_vec(), meta))
     }
 
-    /// Sends a frame, or says why not. Does not wait.
-    pub(super) fn send(&self, frame: &[u8]) -> Sent {
+    /// Sends a frame. Does not wait.
+    pub(super) fn send(&self, frame: &[u8]) -> nix::Result<()> {
         let tagged = tagged(frame, self.vlan);
-        match send(
-            self.as_raw_fd(),
-            tagged.as_deref().unwrap_or(frame),
-            MsgFlags::MSG_DONTWAIT,
-        ) {
-            Ok(_) => Sent::Yes,
-            Err(
-                errno @ (Errno::ENOBUFS
-                | Errno::ENETDOWN
-                | Errno::EAGAIN
-                | Errno::EINTR
-                | Errno::ENOMEM),
-            ) => Sent::Busy(errno),
-            Err(Errno::ENXIO | Errno::ENODEV) => Sent::Gone,
-            Err(errno) => Sent::Refused(errno),
-        }
+        let frame = tagged.as_deref().unwrap_or(frame);
+        send(self.as_raw_fd(), frame, MsgFlags::MSG_DONTWAIT).map(drop)
     }
 
     /// Returns what an error of `receive` means: the kernel reports the same error for a link that went down and for one that is
