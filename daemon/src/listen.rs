@@ -1,8 +1,7 @@
 //! The sockets where callers find the daemon, each with its protocol: handed over by systemd, or bound here.
 //!
 //! A socket's mode decides who may connect, so it is 0600 from the first moment; the read-only socket's mode is then widened to a
-//! group. A path has at most one daemon: a live socket there is never touched, and a lock beside it, which nobody else can open,
-//! keeps two daemons apart.
+//! group. A live socket at a path is never touched.
 //!
 //! The control socket is there before the daemon is ready, so that shims wait in its backlog. Docker's sockets are not: dockerd
 //! waits without a time limit at a socket that accepts, and does not start while nobody answers. If the socket is missing,
@@ -25,7 +24,6 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::beside;
 use crate::cannot::Cannot;
-use crate::lock::{Lock, LockError};
 use crate::owner::Owner;
 use crate::small_file::make_directories;
 
@@ -246,21 +244,12 @@ pub(crate) struct Place {
     path: PathBuf,
     /// Device and inode of the path when it was last bound, or passed; `None` if nothing was there.
     seen: Option<(u64, u64)>,
-    /// Who binds the path.
-    bound_by: BoundBy,
+    /// Whether systemd binds the path.
+    of_systemd: bool,
     /// The group that may connect to the read-only socket, if not the daemon's own.
     gid: Option<u32>,
     /// What is wrong with the path, as logged.
     trouble: Option<String>,
-}
-
-/// Who binds the path of a socket.
-#[derive(Debug)]
-enum BoundBy {
-    /// systemd.
-    Systemd,
-    /// This daemon, once it has the lock.
-    Us(Option<Lock>),
 }
 
 impl Place {
@@ -269,7 +258,7 @@ impl Place {
             protocol,
             path,
             seen: None,
-            bound_by: BoundBy::Us(None),
+            of_systemd: false,
             gid: None,
             trouble: None,
         }
@@ -277,15 +266,10 @@ impl Place {
 
     /// Returns the place of a socket that systemd passed.
     fn of_systemd(protocol: Protocol, path: PathBuf) -> Self {
-        let seen = identity(&path).ok();
-        Self {
-            protocol,
-            path,
-            seen,
-            bound_by: BoundBy::Systemd,
-            gid: None,
-            trouble: None,
-        }
+        let mut place = Self::new(protocol, path);
+        place.seen = identity(&place.path).ok();
+        place.of_systemd = true;
+        place
     }
 
     /// Returns the protocol that is spoken there.
@@ -306,33 +290,30 @@ impl Place {
             return None;
         }
         let was_bound = self.seen.is_some();
-        let path = self.path.display();
-        let trouble = match self.bound_by {
+        let bound = match self.of_systemd {
             // The daemon restarts with this one, and so does the read-only socket, which systemd would refuse to start again
             // under a running daemon.
-            BoundBy::Systemd => format!(
-                "callers cannot find this daemon: {path} is not the socket that systemd passed: \
-                 `systemctl restart leasehold.socket`"
-            ),
-            BoundBy::Us(_) => match self.bind() {
-                Ok(listener) => {
-                    let path = self.path.display();
-                    match was_bound {
-                        true => tracing::warn!(
-                            "{path} was no longer the socket that was bound there: bound again"
-                        ),
-                        false => {
-                            tracing::info!(socket = %path, protocol = ?self.protocol, "listening")
-                        }
+            true => Err(format!(
+                "{} is not the socket that systemd passed: `systemctl restart leasehold.socket`",
+                self.path.display()
+            )),
+            false => self.bind().map_err(|error| crate::log::chain(&error)),
+        };
+        let path = self.path.display();
+        let trouble = match bound {
+            Ok(listener) => {
+                match was_bound {
+                    true => tracing::warn!(
+                        "{path} was no longer the socket that was bound there: bound again"
+                    ),
+                    false => {
+                        tracing::info!(socket = %path, protocol = ?self.protocol, "listening")
                     }
-                    self.trouble = None;
-                    return Some(listener);
                 }
-                Err(error) => format!(
-                    "callers cannot find this daemon: {}",
-                    crate::log::chain(&error)
-                ),
-            },
+                self.trouble = None;
+                return Some(listener);
+            }
+            Err(why) => format!("callers cannot find this daemon: {why}"),
         };
         if self.trouble.as_ref() != Some(&trouble) {
             tracing::error!("{trouble}");
@@ -341,12 +322,9 @@ impl Place {
         None
     }
 
-    /// Locks the path, unless that is done, and binds the socket.
+    /// Binds the socket.
     fn bind(&mut self) -> Result<UnixListener, ListenError> {
         make_dir(&self.path, self.protocol.directory_mode())?;
-        if let BoundBy::Us(lock @ None) = &mut self.bound_by {
-            *lock = Some(lock_of(self.protocol, &self.path)?);
-        }
         clear(self.protocol, &self.path)?;
         let (listener, bound) = bind_at(&self.path)?;
         if self.protocol == Protocol::Read {
@@ -360,7 +338,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if matches!(self.bound_by, BoundBy::Us(_))
+        if !self.of_systemd
             && self
                 .seen
                 .is_some_and(|bound| identity(&self.path).is_ok_and(|found| found == bound))
@@ -391,23 +369,7 @@ fn activated(fd: OwnedFd) -> io::Result<(UnixListener, PathBuf)> {
         .ok_or_else(|| io::Error::other("the socket has no path"))
 }
 
-/// Takes the lock of a socket's path.
-fn lock_of(protocol: Protocol, path: &Path) -> Result<Lock, ListenError> {
-    let mut lock = path.as_os_str().to_owned();
-    lock.push(".lock");
-    let lock = PathBuf::from(lock);
-    Lock::try_take(&lock).map_err(|error| match error {
-        // Another daemon, with another store.
-        LockError::Held(owner, _) => ListenError::Live {
-            path: path.to_owned(),
-            owner,
-            flag: protocol.flag(),
-        },
-        error => Cannot::with("lock", &lock)(error).into(),
-    })
-}
-
-/// Binds a socket at `path`, which is locked and clear, and returns it with the path's device and inode.
+/// Binds a socket at `path`, which is clear, and returns it with the path's device and inode.
 fn bind_at(path: &Path) -> Result<(UnixListener, (u64, u64)), ListenError> {
     let socket = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;

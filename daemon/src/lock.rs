@@ -32,15 +32,11 @@ pub(crate) enum LockError {
 }
 
 impl Lock {
-    /// Takes the lock at `path`, a file (0600) that is created if missing. Never waits.
+    /// Takes the lock at `path`, a file (0600) that is created if missing, and leaves a note of one line for whoever finds it
+    /// taken. Never waits.
     ///
     /// A file that cannot be written is opened for reading, which is enough to lock it.
-    pub(crate) fn try_take(path: &Path) -> Result<Self, LockError> {
-        Self::try_take_with(path, "")
-    }
-
-    /// Takes the lock at `path`, and leaves a note of one line for whoever finds it taken.
-    pub(crate) fn try_take_with(path: &Path, note: &str) -> Result<Self, LockError> {
+    pub(crate) fn try_take(path: &Path, note: &str) -> Result<Self, LockError> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(flags);
@@ -101,16 +97,16 @@ mod tests {
     fn a_lock_has_one_holder_who_is_named() {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("lock");
-        let held = Lock::try_take(&path).unwrap();
+        let held = Lock::try_take(&path, "").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        let refused = Lock::try_take(&path).unwrap_err().to_string();
+        let refused = Lock::try_take(&path, "").unwrap_err().to_string();
         assert!(
             refused.starts_with(&format!("process {} (", process::id())),
             "{refused}"
         );
         drop(held);
-        let _held = Lock::try_take_with(&path, "a note").unwrap();
-        let refused = Lock::try_take(&path);
+        let _held = Lock::try_take(&path, "a note").unwrap();
+        let refused = Lock::try_take(&path, "");
         assert!(matches!(refused, Err(LockError::Held(_, note)) if note == "a note"));
     }
 
@@ -119,7 +115,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let theirs = File::open(dir.path()).unwrap();
         theirs.lock().unwrap();
-        Lock::try_take(&dir.path().join("lock")).unwrap();
+        Lock::try_take(&dir.path().join("lock"), "").unwrap();
     }
 
     #[test]
@@ -127,10 +123,10 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let link = dir.path().join("link");
         symlink(dir.path().join("elsewhere"), &link).unwrap();
-        assert!(matches!(Lock::try_take(&link), Err(LockError::Io(_))));
+        assert!(matches!(Lock::try_take(&link, ""), Err(LockError::Io(_))));
         assert!(!dir.path().join("elsewhere").exists());
         let fifo = dir.path().join("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert!(matches!(Lock::try_take(&fifo), Err(LockError::Foreign)));
+        assert!(matches!(Lock::try_take(&fifo, ""), Err(LockError::Foreign)));
     }
 }

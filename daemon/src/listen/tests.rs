@@ -41,16 +41,6 @@ fn an_existing_directory_keeps_its_mode() {
 }
 
 #[test]
-fn another_user_s_lock_on_the_directory_holds_nothing_up() {
-    let dir = TempDir::new().unwrap();
-    let theirs = fs::File::open(dir.path()).unwrap();
-    theirs.lock_shared().unwrap();
-    let (_listener, place) = bind(&dir.path().join("s")).unwrap();
-    drop(place);
-    assert!(!dir.path().join("s").exists());
-}
-
-#[test]
 fn a_socket_without_its_file_is_bound_again() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("cni/s");
@@ -107,33 +97,6 @@ fn a_socket_that_took_the_place_of_ours_is_not_removed() {
     let _other = UnixListener::bind(&path).unwrap();
     drop(ours);
     assert!(path.exists());
-}
-
-#[test]
-fn of_many_daemons_that_start_at_once_one_listens() {
-    let (_dir, path) = place();
-    for _ in 0..50 {
-        // A stale socket to compete for.
-        drop(UnixListener::bind(&path).unwrap());
-        let started: Vec<_> = std::thread::scope(|scope| {
-            let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| bind(&path))).collect();
-            starts
-                .into_iter()
-                .map(|start| start.join().unwrap())
-                .collect()
-        });
-        assert_eq!(started.iter().filter(|start| start.is_ok()).count(), 1);
-        assert!(
-            started
-                .iter()
-                .all(|s| matches!(s, Ok(_) | Err(ListenError::Live { .. }))),
-            "{started:?}"
-        );
-        started
-            .into_iter()
-            .flatten()
-            .for_each(|(_listener, place)| drop(place));
-    }
 }
 
 /// Returns the place of a socket that systemd passes.

@@ -52,7 +52,7 @@ impl DirLock {
         let path = dir.join(FILE);
         let mut named = None;
         loop {
-            match Lock::try_take_with(&path, &socket.display().to_string()) {
+            match Lock::try_take(&path, &socket.display().to_string()) {
                 Ok(lock) => {
                     if named.is_some() {
                         info!(state_dir = %dir.display(), "the state directory is free");

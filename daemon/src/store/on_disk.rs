@@ -49,7 +49,7 @@ impl OnDisk {
         let lock = dir.join(LOCK);
         // A lock file that is still there is this daemon's.
         if !lock.exists() {
-            self.lock = Some(Lock::try_take(&lock).map_err(Cannot::with("lock", &lock))?);
+            self.lock = Some(Lock::try_take(&lock, "").map_err(Cannot::with("lock", &lock))?);
         }
         if path.exists() {
             let kept = set_aside(path)?;
