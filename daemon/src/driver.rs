@@ -40,7 +40,7 @@ use crate::listen::{self, ListenError, Listeners, Place, Protocol};
 use crate::log;
 use crate::metrics::{Ending, Meter, Snapshot};
 use crate::net::{Net, NetConfig, NetReport, StoreId, Visit, inherit};
-use crate::pid_file::{PidFile, PidFileError};
+use crate::pid_file::PidFile;
 use crate::publish::Publisher;
 use crate::service::{self, Watchdog};
 use crate::store::{DirLock, Persisted, Store, Stored};
@@ -111,20 +111,13 @@ async fn hold(
     let (persisted, stored) = unbounded_channel();
     let (store, mut known) = Store::open(&settings.args.state_dir, places[0].path(), persisted)?;
     info!(state_dir = %settings.args.state_dir.display(), records = known.records.len(), "store open");
-    let pid_file = match settings
-        .args
-        .pid_file
-        .as_deref()
-        .map(PidFile::write)
-        .transpose()
-    {
+    let pid_file = settings.args.pid_file.as_deref().and_then(|path| {
         // Leases matter more than a file that says who holds them.
-        Err(error @ PidFileError::Cannot(_)) => {
-            error!("{}", log::chain(&error));
-            None
-        }
-        written => written?,
-    };
+        let written = PidFile::write(path);
+        written
+            .inspect_err(|error| error!("{}", log::chain(error)))
+            .ok()
+    });
     // Whether the store is new or was set aside: without a record nothing is known about what is running. The same is true of a
     // record that does not parse.
     let adopting = Unfinished::of(&settings.args.state_dir);

@@ -10,27 +10,13 @@ use crate::small_file;
 /// Longer than any process id.
 const LONGEST: usize = 32;
 
-/// Why the process id cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PidFileError {
-    /// It means another file to whoever looks for it from another directory.
-    #[error("{} is not an absolute path: the file with the process id needs one", .0.display())]
-    Relative(PathBuf),
-    /// The file cannot be written.
-    #[error(transparent)]
-    Cannot(#[from] Cannot),
-}
-
 /// A file that holds this process's id.
 #[derive(Debug)]
 pub(crate) struct PidFile(PathBuf);
 
 impl PidFile {
     /// Writes only the process id, without a newline, as the incumbent does. Replaces what was there; follows no link.
-    pub(crate) fn write(path: &Path) -> Result<Self, PidFileError> {
-        if !path.is_absolute() {
-            return Err(PidFileError::Relative(path.to_owned()));
-        }
+    pub(crate) fn write(path: &Path) -> Result<Self, Cannot> {
         let mut new = path.as_os_str().to_owned();
         new.push(format!(".new-{}", process::id()));
         let id = process::id().to_string();
@@ -80,10 +66,6 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_nowhere_is_named() {
-        assert!(matches!(
-            PidFile::write(Path::new("pid")),
-            Err(PidFileError::Relative(_))
-        ));
         let error = PidFile::write(Path::new("/nowhere/pid")).unwrap_err();
         assert!(error.to_string().contains("/nowhere/pid"), "{error}");
     }

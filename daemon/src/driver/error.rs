@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use crate::cannot::Cannot;
 use crate::listen::ListenError;
-use crate::pid_file::PidFileError;
 use crate::store::StoreError;
 
 /// Why the daemon does not run, or stopped.
@@ -16,9 +15,6 @@ pub(crate) enum StartError {
     /// There is no socket to listen on.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The file with the process id cannot be used.
-    #[error(transparent)]
-    PidFile(#[from] PidFileError),
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
