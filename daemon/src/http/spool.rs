@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use leasehold_api::cni::Request;
@@ -21,23 +21,6 @@ use crate::{beside, small_file};
 
 /// How long a failed call waits before it is tried again.
 const REST: Duration = Duration::from_secs(60);
-
-/// Why a spooled file is not a DEL.
-#[derive(Debug, thiserror::Error)]
-enum Unreadable {
-    /// The file could not be opened or read.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    /// Not what a shim writes.
-    #[error("not a request: {0}")]
-    NotARequest(#[from] serde_json::Error),
-    /// A request that cannot be understood.
-    #[error("{0}")]
-    Refused(String),
-    /// Another verb.
-    #[error("not a DEL")]
-    NotADel,
-}
 
 /// The spool of one socket, and the progress of its calls.
 #[derive(Debug)]
@@ -79,14 +62,18 @@ impl Spool {
                 );
                 break;
             }
-            match read(&path) {
+            let text = match small_file::read(&path, MAX_BODY) {
+                Ok(text) => text,
+                Err(error) => {
+                    warn!(path = %path.display(), %error, "cannot read a spooled DEL: trying again in a minute");
+                    self.taken.insert(path, Some(now + REST));
+                    continue;
+                }
+            };
+            match del(&text) {
                 Ok(call) => {
                     self.taken.insert(path.clone(), None);
                     calls.push((path, call));
-                }
-                Err(Unreadable::Io(error)) => {
-                    warn!(path = %path.display(), %error, "cannot read a spooled DEL: trying again in a minute");
-                    self.taken.insert(path, Some(now + REST));
                 }
                 Err(cause) => {
                     warn!(path = %path.display(), %cause, "a spooled call is no DEL: its lease, if any, stays until it expires");
@@ -144,23 +131,12 @@ impl Spool {
     }
 }
 
-fn read(path: &Path) -> Result<Call, Unreadable> {
-    let text = small_file::read(path, MAX_BODY)?;
-    let request: Request = serde_json::from_slice(&text)?;
-    let asked =
-        Asked::parse(&request, &Site::default()).map_err(|error| Unreadable::Refused(error.msg))?;
+/// Reads a DEL, or says why it is none.
+fn del(text: &[u8]) -> Result<Call, String> {
+    let request: Request = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let asked = Asked::parse(&request, &Site::default()).map_err(|error| error.msg)?;
     match asked.call {
         call @ Call::Del { .. } => Ok(call),
-        Call::Add(_)
-        | Call::Ranges
-        | Call::Check { .. }
-        | Call::Collect { .. }
-        | Call::Status { .. }
-        | Call::List
-        | Call::Show(_)
-        | Call::Order(_)
-        | Call::Pool(_)
-        | Call::Network(_)
-        | Call::Ready => Err(Unreadable::NotADel),
+        other => Err(format!("it asks for {}", other.name())),
     }
 }
