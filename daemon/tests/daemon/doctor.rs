@@ -241,6 +241,8 @@ fn faults_of_plugins_and_networks_are_told() {
 #[test]
 fn faults_that_docker_meets_are_told() {
     let Some(home) = Home::new() else { return };
+    let unserved = "Docker runs here, and leasehold does not serve it";
+    told(&home, &runs("dockerd", "script"), "warning", unserved);
     let plugins = home.dir.path().join("plugins");
     fs::create_dir(&plugins).unwrap();
     let flag = format!("--docker-plugin-dir={}", plugins.display());

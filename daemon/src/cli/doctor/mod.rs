@@ -1,10 +1,16 @@
 //! `leasehold doctor`: checks a host as an installer would. It changes nothing and needs no daemon.
 //!
-//! [`facts`] looks, [`checks`] judges; each check is pure and in a small file.
+//! Each part of the host has a file, which looks at it and judges it. Whatever may hang has a time limit.
 
-mod checks;
-mod facts;
+mod directory;
+mod docker;
 mod finding;
+mod host;
+mod kernel;
+mod networks;
+mod plugins;
+mod processes;
+mod socket;
 
 use std::io::{self, Write};
 
@@ -14,8 +20,6 @@ use super::args::DoctorArgs;
 use super::networks::site;
 use super::term::{Paint, Term};
 use crate::store::check_version;
-use checks::{directory, host, kernel, socket};
-use facts::{daemon, files, processes};
 use finding::{Finding, Level};
 
 /// All findings. `leasehold doctor --json` prints it.
@@ -49,37 +53,36 @@ pub(crate) fn doctor(args: &DoctorArgs, mut out: impl Write) -> io::Result<u8> {
 /// Returns what is found on this host, in the order in which an installer would look.
 fn examine(args: &DoctorArgs) -> Vec<Finding> {
     let processes = processes::all();
-    let asked = daemon::socket(&args.socket);
-    let leases = asked.answer.as_ref().map_or(0, |of| of.bindings.len());
-    let daemon = asked.process.filter(|_| asked.answer.is_ok());
+    let answer = socket::ask(&args.socket);
+    let process = socket::peer(&args.socket);
+    let daemon = process.filter(|_| answer.is_ok());
+    let daemon = processes::daemon(&processes, daemon);
     let mut incumbents = processes::incumbents(&processes);
-    incumbents.retain(|process| Some(*process) != asked.process);
+    incumbents.retain(|id| Some(*id) != process);
     let in_container = processes::are_of_a_container(&processes);
-    let plugins = facts::plugins::plugins(&args.cni_bin_dir);
-    let networks = facts::networks::networks(&args.cni_conf_dir);
 
-    let mut findings = kernel::kernel(&processes::kernel(&processes, daemon));
+    let mut findings = kernel::kernel(daemon);
     findings.push(host::incumbent(&incumbents, in_container));
-    findings.extend(socket::socket(&asked));
-    if asked.answer.is_ok() {
-        findings.extend(socket::troubles(&daemon::troubles(&args.socket)));
+    findings.extend(socket::socket(&args.socket, &answer, process));
+    if answer.is_ok() {
+        findings.extend(socket::troubles(&args.socket));
     }
     for (check, path) in [
         ("state directory", &args.state_dir),
         ("runtime directory", &args.runtime_dir),
     ] {
-        findings.extend(directory::directory(check, &files::directory(path)));
+        findings.extend(directory::directory(check, path));
     }
     let later_store = check_version(&args.state_dir).err();
     findings.extend(later_store.as_ref().and_then(directory::later_store));
-    findings.extend(checks::plugins::plugins(&plugins, in_container));
-    findings.extend(checks::networks::networks(&networks));
+    let plugins = plugins::look(&args.cni_bin_dir);
+    findings.extend(plugins::plugins(&plugins, in_container));
     let as_host_local = plugins.iter().any(|it| it.has_our_host_local);
-    findings.extend(checks::networks::host_local(&networks).filter(|_| as_host_local));
-    let dockers = facts::docker::docker(args, &processes);
-    findings.extend(checks::docker::docker(&dockers));
+    findings.extend(networks::networks(&args.cni_conf_dir, as_host_local));
+    findings.extend(docker::docker(args, &processes));
     findings.push(host::identity(site().machine_id.is_some()));
-    findings.extend(host::neighbours(files::most_neighbours(), leases as u64));
+    let leases = answer.map_or(0, |of| of.bindings.len() as u64);
+    findings.extend(host::most_neighbours().map(|most| host::neighbours(most, leases)));
     findings
 }
 

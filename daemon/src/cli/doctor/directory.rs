@@ -1,20 +1,37 @@
 //! The state directory and the runtime directory.
 
-use crate::cli::doctor::facts::{Directory, Room};
-use crate::cli::doctor::finding::Finding;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::sys::statvfs::{FsFlags, statvfs};
+
+use super::finding::Finding;
 use crate::health::TOO_LITTLE;
 use crate::store::StoreError;
 
 /// With less than this, somebody should look.
 const LITTLE: u64 = 64 << 20;
 
+/// The room on a file system.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    read_only: bool,
+    /// In bytes.
+    free: u64,
+    /// How many more files there may be.
+    files: u64,
+}
+
+/// Returns whether users other than root may write to a file or directory.
+pub(super) fn is_writable_by_others(found: &Metadata) -> bool {
+    found.uid() != 0 || found.mode() & 0o022 != 0
+}
+
 /// `check` is the directory's name in findings.
-pub(in crate::cli::doctor) fn directory(
-    check: &'static str,
-    directory: &Directory,
-) -> Vec<Finding> {
-    let path = directory.path.display();
-    let Some(standing) = directory.found else {
+pub(super) fn directory(check: &'static str, directory: &Path) -> Vec<Finding> {
+    let path = directory.display();
+    let Ok(found) = fs::metadata(directory) else {
         let way_out = "the daemon makes it when it starts: systemctl start leasehold.service";
         return vec![Finding::warning(
             check,
@@ -23,11 +40,11 @@ pub(in crate::cli::doctor) fn directory(
         )];
     };
     let mut findings = Vec::new();
-    if standing.is_writable_by_others() {
+    if is_writable_by_others(&found) {
         let found = format!(
             "users other than root may write to {path} (mode {:04o}, owner {})",
-            standing.mode & 0o7777,
-            standing.owner
+            found.mode() & 0o7777,
+            found.uid()
         );
         findings.push(Finding::failure(
             check,
@@ -35,16 +52,28 @@ pub(in crate::cli::doctor) fn directory(
             format!("chown root: {path} && chmod 700 {path}"),
         ));
     }
-    findings.extend(
-        directory
-            .room
-            .map(|room| space(check, &path.to_string(), room)),
-    );
+    findings.extend(room(directory).map(|room| space(check, &path.to_string(), room)));
     findings
 }
 
+fn room(path: &Path) -> Option<Room> {
+    let found = statvfs(path).ok()?;
+    // Some file systems do not count files.
+    let files = match found.files() {
+        0 => u64::MAX,
+        _ => found.files_available(),
+    };
+    Some(Room {
+        read_only: found.flags().contains(FsFlags::ST_RDONLY),
+        free: found
+            .blocks_available()
+            .saturating_mul(found.fragment_size()),
+        files,
+    })
+}
+
 /// Returns the finding that this release's daemon cannot start on the existing store.
-pub(in crate::cli::doctor) fn later_store(why: &StoreError) -> Option<Finding> {
+pub(super) fn later_store(why: &StoreError) -> Option<Finding> {
     let StoreError::NewerFormat { path, .. } = why else {
         return None;
     };

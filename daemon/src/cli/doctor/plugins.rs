@@ -1,15 +1,54 @@
 //! What runtimes find as the plugin `dhcp`.
 
-use crate::cli::doctor::facts::{Plugin, PluginDirectory};
-use crate::cli::doctor::finding::Finding;
+use std::fs;
+use std::path::PathBuf;
+
+use super::finding::Finding;
+use crate::cli::install::{OfTheHost, shim_version};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// A directory in which a runtime may look for CNI plugins.
+#[derive(Debug)]
+pub(super) struct PluginDirectory {
+    path: PathBuf,
+    dhcp: Plugin,
+    /// Whether our shim is there as `host-local` too.
+    pub(super) has_our_host_local: bool,
+}
+
+/// What is there under the name `dhcp`.
+#[derive(Clone, Debug)]
+enum Plugin {
+    None,
+    /// Our shim, of this version.
+    Ours(String),
+    Foreign,
+}
+
+/// Looks into these directories, or, if none are named, into those that the host's runtimes use.
+pub(super) fn look(named: &[PathBuf]) -> Vec<PluginDirectory> {
+    let directories = match named {
+        [] => OfTheHost::look().directories,
+        named => named.to_owned(),
+    };
+    let look = |path: PathBuf| {
+        let dhcp = match fs::read(path.join("dhcp")) {
+            Ok(file) => shim_version(&file).map_or(Plugin::Foreign, Plugin::Ours),
+            Err(_) => Plugin::None,
+        };
+        let host_local = fs::read(path.join("host-local"));
+        PluginDirectory {
+            path,
+            dhcp,
+            has_our_host_local: host_local.is_ok_and(|file| shim_version(&file).is_some()),
+        }
+    };
+    directories.into_iter().map(look).collect()
+}
+
 /// In the daemon's own container, only the host's directories that were named can be there.
-pub(in crate::cli::doctor) fn plugins(
-    directories: &[PluginDirectory],
-    in_container: bool,
-) -> Vec<Finding> {
+pub(super) fn plugins(directories: &[PluginDirectory], in_container: bool) -> Vec<Finding> {
     let is_installed = directories
         .iter()
         .any(|directory| matches!(directory.dhcp, Plugin::Ours(_)));

@@ -1,70 +1,100 @@
 //! The CNI networks whose addresses come from us, and the bridges they use.
 
-use leasehold_host_local::Usage;
+use std::path::Path;
 
-use crate::cli::doctor::facts::{LocalFacts, NetworkFacts, NetworksFacts};
-use crate::cli::doctor::finding::Finding;
-use crate::cli::networks::Network;
+use leasehold_core::silence::Firewall;
+use leasehold_host_local::{Directory, Usage};
+use nix::unistd::geteuid;
+
+use super::finding::Finding;
+use super::socket::PATIENCE;
+use crate::cli::networks::{LocalNetwork, Network, Networks, networks as read, site};
 use crate::health::judge_link;
-use crate::net::LinkState;
+use crate::net::survey::bridge_firewall;
+use crate::net::{LinkState, is_wireless, link_state};
 
-pub(in crate::cli::doctor) fn networks(facts: &NetworksFacts) -> Vec<Finding> {
-    if let Some(error) = &facts.unread_directory {
-        let found = format!("{}: {error}", facts.directory.display());
-        return vec![Finding::warning(
-            "networks",
-            found,
-            "if runtimes use another directory, name it with --cni-conf-dir",
-        )];
-    }
-    let unread = facts.unread.iter().map(|(file, error)| {
+/// `as_host_local` means that leasehold takes the place of the plugin host-local.
+pub(super) fn networks(directory: &Path, as_host_local: bool) -> Vec<Finding> {
+    let Networks {
+        ours,
+        refused_host_local,
+        local,
+        unread,
+    } = match read(directory, &site()) {
+        Ok(found) => found,
+        Err(error) => {
+            let found = format!("{}: {error}", directory.display());
+            let way_out = "if runtimes use another directory, name it with --cni-conf-dir";
+            return vec![Finding::warning("networks", found, way_out)];
+        }
+    };
+    let unread = unread.iter().map(|(file, error)| {
         Finding::warning(
             "networks",
             format!("{} cannot be read: {error}", file.display()),
             "repair it: runtimes cannot read it either",
         )
     });
-    let said = facts.ours.iter().flat_map(|ours| {
-        let Network { warnings, file, .. } = &ours.network;
-        let warned = warnings.iter().map(|warning| {
-            let found = format!("{warning} ({})", file.display());
-            Finding::warning("network", found, "correct its configuration")
-        });
-        network(ours).into_iter().chain(warned)
-    });
-    let mut findings: Vec<_> = unread.chain(said).collect();
+    let mut findings: Vec<_> = unread.chain(ours.iter().flat_map(of_network)).collect();
     if findings.is_empty() {
-        findings.push(Finding::ok(
-            "networks",
-            format!(
-                "none in {} gets its addresses from leasehold",
-                facts.directory.display()
-            ),
-        ));
+        let found = format!(
+            "none in {} gets its addresses from leasehold",
+            directory.display()
+        );
+        findings.push(Finding::ok("networks", found));
     }
-    findings.extend(bridge(facts));
+    findings.extend(bridge(&ours, bridge_firewall));
+    if as_host_local {
+        // These worked with host-local, and leasehold refuses them.
+        findings.extend(refused_host_local.iter().map(|(file, name, why)| {
+            Finding::failure(
+                "network",
+                format!("{name} ({}), of type host-local: {why}", file.display()),
+                "correct its configuration: an ADD fails with the same message",
+            )
+        }));
+        // Other users may not see who has what.
+        let local = local.iter().filter(|_| geteuid().is_root());
+        findings.extend(local.flat_map(of_directory));
+    }
     findings
 }
 
-/// Returns what is found on the networks of the plugin host-local, where leasehold takes its place: those that worked with it and
-/// that leasehold refuses, and what the directories of the others hold.
-pub(in crate::cli::doctor) fn host_local(facts: &NetworksFacts) -> impl Iterator<Item = Finding> {
-    let refused = facts.refused_host_local.iter().map(|(file, name, why)| {
-        Finding::failure(
-            "network",
-            format!("{name} ({}), of type host-local: {why}", file.display()),
-            "correct its configuration: an ADD fails with the same message",
-        )
-    });
-    refused.chain(facts.local.iter().flat_map(local))
+fn of_network(found: &Network) -> Vec<Finding> {
+    let link = found.parent.as_deref();
+    // What cannot be looked at is not claimed to be down.
+    let state = link.and_then(link_state).unwrap_or(LinkState::Up);
+    let mut findings = network(found, state, link.is_some_and(is_wireless));
+    findings.extend(found.warnings.iter().map(|warning| {
+        let found = format!("{warning} ({})", found.file.display());
+        Finding::warning("network", found, "correct its configuration")
+    }));
+    findings
 }
 
-fn local(network: &LocalFacts) -> Vec<Finding> {
+/// Returns what the directory of a network holds, if its ranges can be used.
+fn of_directory(network: &LocalNetwork) -> Vec<Finding> {
+    let LocalNetwork {
+        name,
+        directory,
+        sets,
+        ..
+    } = network;
+    let Ok(sets) = sets else { return Vec::new() };
+    let found = leasehold_host_local::look(directory, sets, PATIENCE);
+    local(name, directory, found.map_err(|error| error.msg))
+}
+
+/// `found` is how much of each range set is taken, and how many files say nothing; or why that cannot be told.
+fn local(
+    name: &str,
+    directory: &Directory,
+    found: Result<(Vec<Usage>, usize), String>,
+) -> Vec<Finding> {
     const CHECK: &str = "local ranges";
-    let name = &network.name;
-    let directory = network.directory.display();
-    let (usage, strays) = match &network.found {
-        Ok((usage, strays)) => (usage, *strays),
+    let directory = directory.path().display();
+    let (usage, strays) = match found {
+        Ok(found) => found,
         Err(why) => {
             let way_out = "until that is mended, an ADD fails with the same message";
             return vec![Finding::failure(CHECK, format!("{name}: {why}"), way_out)];
@@ -94,12 +124,7 @@ fn local(network: &LocalFacts) -> Vec<Finding> {
     findings
 }
 
-fn network(facts: &NetworkFacts) -> Vec<Finding> {
-    let NetworkFacts {
-        network,
-        state,
-        wireless,
-    } = facts;
+fn network(network: &Network, state: LinkState, is_wireless: bool) -> Vec<Finding> {
     let named = format!("{} ({})", network.name, network.file.display());
     if let Err(refused) = &network.add {
         let way_out = "correct its configuration: an ADD would fail with the same message";
@@ -116,8 +141,8 @@ fn network(facts: &NetworkFacts) -> Vec<Finding> {
         )];
     };
     let mut findings = Vec::new();
-    match judge_link(ifname, *state, 0) {
-        Some(_) if *state == LinkState::Missing && network.plugin == "bridge" => {
+    match judge_link(ifname, state, 0) {
+        Some(_) if state == LinkState::Missing && network.plugin == "bridge" => {
             return vec![Finding::ok(
                 "network",
                 format!("{named}: its first container will make bridge {ifname}"),
@@ -130,7 +155,7 @@ fn network(facts: &NetworkFacts) -> Vec<Finding> {
         )),
         None => {}
     }
-    if *wireless && network.plugin == "macvlan" {
+    if is_wireless && network.plugin == "macvlan" {
         let found = format!(
             "{named}: {ifname} is wireless: an access point drops frames from any Ethernet address but {ifname}'s"
         );
@@ -143,10 +168,9 @@ fn network(facts: &NetworkFacts) -> Vec<Finding> {
 }
 
 /// Bridged frames may go through iptables, where Docker drops what it does not know.
-fn bridge(facts: &NetworksFacts) -> Option<Finding> {
-    let mut networks = facts.ours.iter().map(|ours| &ours.network);
-    let bridged = networks.find(|network| network.plugin == "bridge")?;
-    let firewall = facts.firewall;
+fn bridge(ours: &[Network], firewall: impl FnOnce() -> Firewall) -> Option<Finding> {
+    let bridged = ours.iter().find(|network| network.plugin == "bridge")?;
+    let firewall = firewall();
     let bridge = bridged.parent.as_deref().unwrap_or("br0");
     let remedy = format!(
         "{}, or sysctl net.bridge.bridge-nf-call-iptables=0",
@@ -178,9 +202,6 @@ fn bridge(facts: &NetworksFacts) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use leasehold_core::silence::Firewall;
     use serde_json::{Value, json};
 
     use super::*;
@@ -190,11 +211,7 @@ mod tests {
 
     const EMPTY: LinkState = LinkState::NoCarrier { bridge: true };
 
-    fn of(plugin: &str, state: LinkState, wireless: bool) -> NetworkFacts {
-        of_config(plugin, json!({"type": "dhcp"}), state, wireless)
-    }
-
-    fn of_config(plugin: &str, ipam: Value, state: LinkState, wireless: bool) -> NetworkFacts {
+    fn of(plugin: &str, ipam: Value) -> Network {
         let link = if plugin == "bridge" {
             "bridge"
         } else {
@@ -203,33 +220,39 @@ mod tests {
         let config = json!({
             "cniVersion": "1.0.0", "name": "lan", "type": plugin, link: "eth0", "ipam": ipam,
         });
-        NetworkFacts {
-            network: read(Path::new("/x"), &config, &Site::default()).expect("ours"),
-            state,
-            wireless,
-        }
+        read(Path::new("/x"), &config, &Site::default()).expect("ours")
+    }
+
+    fn plain(plugin: &str) -> Network {
+        of(plugin, json!({"type": "dhcp"}))
     }
 
     #[test]
     fn a_network_is_judged_by_its_parent() {
         use LinkState::{Down, Missing, Up};
-        let mut alone = of("ptp", Up, false);
-        alone.network.parent = None;
+        let alone = Network {
+            parent: None,
+            ..plain("ptp")
+        };
         let table = [
-            (of("macvlan", Up, false), Level::Ok, "is on eth0"),
-            (of("macvlan", Up, true), Level::Failure, "wireless"),
-            (of("ipvlan", Up, true), Level::Ok, "is on eth0"),
+            ((plain("macvlan"), Up, false), Level::Ok, "is on eth0"),
+            ((plain("macvlan"), Up, true), Level::Failure, "wireless"),
+            ((plain("ipvlan"), Up, true), Level::Ok, "is on eth0"),
             (
-                of("bridge", Missing, false),
+                (plain("bridge"), Missing, false),
                 Level::Ok,
                 "its first container will make bridge",
             ),
-            (of("bridge", EMPTY, false), Level::Ok, "is on eth0"),
-            (of("bridge", Down, false), Level::Failure, "eth0 is down"),
-            (alone, Level::Ok, "names no link"),
+            ((plain("bridge"), EMPTY, false), Level::Ok, "is on eth0"),
+            (
+                (plain("bridge"), Down, false),
+                Level::Failure,
+                "eth0 is down",
+            ),
+            ((alone, Up, false), Level::Ok, "names no link"),
         ];
-        for (facts, level, text) in table {
-            let found = network(&facts);
+        for ((on, state, is_wireless), level, text) in table {
+            let found = network(&on, state, is_wireless);
             assert_eq!(found.len(), 1, "{found:?}");
             assert!(
                 found[0].level == level && found[0].found.contains(text),
@@ -256,12 +279,8 @@ mod tests {
             other 1 live: a GC frees what no container has, and so does removing its files in /data/pods";
         let strays =
             "pods: calls that were killed left 2 files in /data/pods: the next call removes them";
-        let facts = LocalFacts {
-            name: "pods".to_owned(),
-            directory: "/data/pods".into(),
-            found: Ok((vec![usage(3, 0), usage(5, 1)], 2)),
-        };
-        let found = local(&facts);
+        let directory = Directory::at("/data/pods".into());
+        let found = local("pods", &directory, Ok((vec![usage(3, 0), usage(5, 1)], 2)));
         let said: Vec<_> = found.iter().map(|found| found.found.as_str()).collect();
         assert_eq!(said, [taken, gone, strays]);
         assert!(found.iter().all(|found| found.level == Level::Ok));
@@ -269,32 +288,24 @@ mod tests {
 
     #[test]
     fn what_a_network_has_for_nothing_is_a_warning() {
-        let ipam = json!({"type": "dhcp", "requests": []});
-        let lan = of_config("macvlan", ipam, LinkState::Up, false);
-        let facts = NetworksFacts {
-            ours: vec![lan],
-            ..NetworksFacts::default()
-        };
-        let [on, warned] = &networks(&facts)[..] else {
-            panic!("two findings")
-        };
-        assert_eq!((on.level, warned.level), (Level::Ok, Level::Warning));
+        let lan = of("macvlan", json!({"type": "dhcp", "requests": []}));
+        let found = of_network(&lan);
+        let warned = found.last().unwrap();
+        assert_eq!(warned.level, Level::Warning);
         assert!(warned.found.contains("did you mean request? (/x)"));
     }
 
     #[test]
     fn a_firewall_matters_to_bridges_alone() {
-        let on = |plugin, bridge_nf, forward_drop| NetworksFacts {
-            ours: vec![of(plugin, LinkState::Up, false)],
-            firewall: Firewall {
+        let on = |plugin, bridge_nf, forward_drop| {
+            bridge(&[plain(plugin)], || Firewall {
                 bridge_nf,
                 forward_drop,
                 docker_user: true,
-            },
-            ..NetworksFacts::default()
+            })
         };
-        assert_eq!(bridge(&on("macvlan", Some(true), Some(true))), None);
-        let found = bridge(&on("bridge", Some(true), Some(true))).unwrap();
+        assert_eq!(on("macvlan", Some(true), Some(true)), None);
+        let found = on("bridge", Some(true), Some(true)).unwrap();
         assert_eq!(found.level, Level::Failure);
         assert_eq!(
             found.way_out.as_deref(),
@@ -302,8 +313,8 @@ mod tests {
                 "iptables -I DOCKER-USER -i eth0 -o eth0 -j ACCEPT, or sysctl net.bridge.bridge-nf-call-iptables=0"
             )
         );
-        let unsaid = bridge(&on("bridge", Some(true), None)).unwrap();
+        let unsaid = on("bridge", Some(true), None).unwrap();
         assert_eq!(unsaid.level, Level::Warning);
-        assert_eq!(bridge(&on("bridge", None, Some(true))), None);
+        assert_eq!(on("bridge", None, Some(true)), None);
     }
 }

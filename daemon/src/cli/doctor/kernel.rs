@@ -1,7 +1,8 @@
 //! The kernel, and what the daemon may do with it.
 
-use crate::cli::doctor::facts::Kernel;
-use crate::cli::doctor::finding::Finding;
+use std::fs;
+
+use super::finding::Finding;
 
 /// The lowest supported version: the first in which namespaces have cookies.
 const LEAST: (u32, u32) = (5, 14);
@@ -16,8 +17,23 @@ const CAPABILITIES: [(u8, &str); 6] = [
     (19, "SYS_PTRACE"),
 ];
 
-pub(in crate::cli::doctor) fn kernel(kernel: &Kernel) -> Vec<Finding> {
-    vec![release(&kernel.release), capabilities(kernel)]
+/// `daemon` is the daemon's process, if it runs.
+pub(super) fn kernel(daemon: Option<u32>) -> Vec<Finding> {
+    let running = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    vec![
+        release(running.trim()),
+        capabilities(effective(daemon), daemon),
+    ]
+}
+
+/// Returns the effective capabilities of the daemon, or of this process.
+fn effective(daemon: Option<u32>) -> u64 {
+    let process = daemon.map_or("self".to_owned(), |id| id.to_string());
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or_default()
 }
 
 fn release(release: &str) -> Finding {
@@ -32,20 +48,20 @@ fn release(release: &str) -> Finding {
     }
 }
 
-fn capabilities(kernel: &Kernel) -> Finding {
-    let whose = match kernel.daemon {
+fn capabilities(effective: u64, daemon: Option<u32>) -> Finding {
+    let whose = match daemon {
         Some(pid) => format!("the daemon (process {pid})"),
         None => "this process".to_owned(),
     };
     let lacks = CAPABILITIES
         .iter()
-        .filter(|(number, _)| kernel.capabilities & (1 << number) == 0);
+        .filter(|(number, _)| effective & (1 << number) == 0);
     let lacks: Vec<_> = lacks.map(|(_, name)| *name).collect();
     if lacks.is_empty() {
         return Finding::ok("capabilities", format!("{whose} has all six"));
     }
     let found = format!("{whose} lacks {}", lacks.join(", "));
-    match kernel.daemon {
+    match daemon {
         Some(_) => {
             let way_out = "start it with `systemctl start leasehold`, or add them to its container (reference.md, Capabilities)";
             Finding::failure("capabilities", found, way_out)
@@ -82,21 +98,12 @@ mod tests {
         let all = CAPABILITIES
             .iter()
             .fold(0, |all, (number, _)| all | 1 << number);
-        let of = |capabilities, daemon| capabilities_of(capabilities, daemon);
-        assert_eq!(of(all, Some(7)).level, Level::Ok);
-        let found = of(all & !(1 << 13), Some(7));
+        assert_eq!(capabilities(all, Some(7)).level, Level::Ok);
+        let found = capabilities(all & !(1 << 13), Some(7));
         assert_eq!(
             (found.level, found.found.as_str()),
             (Level::Failure, "the daemon (process 7) lacks NET_RAW")
         );
-        assert_eq!(of(0, None).level, Level::Warning);
-    }
-
-    fn capabilities_of(capabilities: u64, daemon: Option<u32>) -> Finding {
-        super::capabilities(&Kernel {
-            release: String::new(),
-            capabilities,
-            daemon,
-        })
+        assert_eq!(capabilities(0, None).level, Level::Warning);
     }
 }

@@ -1,9 +1,11 @@
 //! The rest of the host: another daemon, its identity, its neighbour table.
 
-use crate::cli::doctor::finding::Finding;
+use std::fs;
+
+use super::finding::Finding;
 
 /// `processes` are those of the replaced plugin's daemons, as far as they do not answer at our socket.
-pub(in crate::cli::doctor) fn incumbent(processes: &[u32], in_container: bool) -> Finding {
+pub(super) fn incumbent(processes: &[u32], in_container: bool) -> Finding {
     match processes {
         [] if in_container => Finding::unseen(
             "replaced plugin",
@@ -23,7 +25,7 @@ pub(in crate::cli::doctor) fn incumbent(processes: &[u32], in_container: bool) -
     }
 }
 
-pub(in crate::cli::doctor) fn identity(has_machine_id: bool) -> Finding {
+pub(super) fn identity(has_machine_id: bool) -> Finding {
     match has_machine_id {
         true => Finding::ok("machine id", "/etc/machine-id holds one"),
         false => Finding::warning(
@@ -34,13 +36,18 @@ pub(in crate::cli::doctor) fn identity(has_machine_id: bool) -> Finding {
     }
 }
 
-pub(in crate::cli::doctor) fn neighbours(most: Option<u64>, leases: u64) -> Option<Finding> {
-    let most = most?;
+/// Returns how many neighbours the kernel keeps for all namespaces together.
+pub(super) fn most_neighbours() -> Option<u64> {
+    let most = fs::read_to_string("/proc/sys/net/ipv4/neigh/default/gc_thresh3");
+    most.ok()?.trim().parse().ok()
+}
+
+pub(super) fn neighbours(most: u64, leases: u64) -> Finding {
     let found = format!(
         "the kernel keeps {most} neighbours for all namespaces together, and there are {leases} leases"
     );
     // Each container has at least its router as a neighbour, and the host and other machines have the container as one.
-    Some(match leases.saturating_mul(2) {
+    match leases.saturating_mul(2) {
         needed if needed > most => {
             let way_out = format!(
                 "sysctl net.ipv4.neigh.default.gc_thresh3={}",
@@ -49,7 +56,7 @@ pub(in crate::cli::doctor) fn neighbours(most: Option<u64>, leases: u64) -> Opti
             Finding::warning("neighbours", found, way_out)
         }
         _ => Finding::ok("neighbours", found),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -59,9 +66,8 @@ mod tests {
 
     #[test]
     fn the_neighbour_table_has_room_for_each_lease_twice() {
-        let of = |leases| neighbours(Some(1024), leases).unwrap();
-        assert_eq!(of(512).level, Level::Ok);
-        let found = of(513);
+        assert_eq!(neighbours(1024, 512).level, Level::Ok);
+        let found = neighbours(1024, 513);
         assert_eq!(
             (found.level, found.way_out.as_deref()),
             (
@@ -69,6 +75,5 @@ mod tests {
                 Some("sysctl net.ipv4.neigh.default.gc_thresh3=4096")
             )
         );
-        assert_eq!(neighbours(None, 9), None);
     }
 }

@@ -3,11 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::Kernel;
-
 /// A process and its arguments.
 #[derive(Debug)]
-pub(in crate::cli::doctor) struct Process {
+pub(super) struct Process {
     id: u32,
     args: Vec<String>,
 }
@@ -23,7 +21,7 @@ impl Process {
 }
 
 /// Returns the processes that this one sees, in order.
-pub(in crate::cli::doctor) fn all() -> Vec<Process> {
+pub(super) fn all() -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut all: Vec<_> = ids.filter_map(process).collect();
@@ -40,33 +38,15 @@ fn process(id: u32) -> Option<Process> {
     Some(Process { id, args })
 }
 
-/// `answers` is the process that answers at our daemon's socket. It may be systemd's, which made the socket.
-pub(in crate::cli::doctor) fn kernel(processes: &[Process], answers: Option<u32>) -> Kernel {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease")
-        .unwrap_or_default()
-        .trim()
-        .to_owned();
-    let daemon = processes
-        .iter()
-        .find(|process| Some(process.id) == answers && process.is_daemon("leasehold"))
-        .map(|process| process.id);
-    let status = daemon.map_or("/proc/self/status".to_owned(), |id| {
-        format!("/proc/{id}/status")
-    });
-    let status = fs::read_to_string(status).unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let capabilities = effective
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or_default();
-    Kernel {
-        release,
-        capabilities,
-        daemon,
-    }
+/// Returns our daemon, if that is the process that answers at the socket. It may be systemd, which made the socket.
+pub(super) fn daemon(processes: &[Process], answers: Option<u32>) -> Option<u32> {
+    let is_ours =
+        |process: &&Process| Some(process.id) == answers && process.is_daemon("leasehold");
+    processes.iter().find(is_ours).map(|process| process.id)
 }
 
 /// Returns the processes of the replaced plugin's daemons. Ours is named `leasehold` even if it was started as `dhcp daemon`.
-pub(in crate::cli::doctor) fn incumbents(processes: &[Process]) -> Vec<u32> {
+pub(super) fn incumbents(processes: &[Process]) -> Vec<u32> {
     processes
         .iter()
         .filter(|process| process.is_daemon("dhcp"))
@@ -75,7 +55,7 @@ pub(in crate::cli::doctor) fn incumbents(processes: &[Process]) -> Vec<u32> {
 }
 
 /// Returns whether these are the processes of a container whose first is the daemon.
-pub(in crate::cli::doctor) fn are_of_a_container(processes: &[Process]) -> bool {
+pub(super) fn are_of_a_container(processes: &[Process]) -> bool {
     let first = processes.first();
     first.is_some_and(|process| process.id == 1 && process.is_daemon("leasehold"))
 }
