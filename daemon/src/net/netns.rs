@@ -169,9 +169,7 @@ impl Visit {
             arp: Hears::Answers,
             hold_port: None,
         };
-        Opened::new(&link, want, reaper)
-            .and_then(|opened| opened.bind(&link, want))
-            .ok()
+        Opened::open(&link, want, reaper).ok()
     }
 }
 
@@ -217,7 +215,7 @@ impl Worker {
                 vlan,
                 port: true,
             } => self.open_port(*ifindex, *vlan, *mac, want),
-            Link::Parent { .. } => Opened::new(link, want, reaper)?.bind(link, want),
+            Link::Parent { .. } => Opened::open(link, want, reaper),
         }
     }
 
@@ -243,9 +241,7 @@ impl Worker {
         };
         let opened = Port::make(place, on, vlan, mac, news).and_then(|(port, inside)| {
             let link = Link::parent(inside, mac);
-            let opened = Opened::new(&link, want, self.host.reaper.clone())
-                .and_then(|opened| opened.bind(&link, want));
-            match opened {
+            match Opened::open(&link, want, self.host.reaper.clone()) {
                 Ok(opened) => Ok(Opened {
                     port: Some(Box::new(port)),
                     ..opened
@@ -270,24 +266,14 @@ impl Worker {
         goes_on: impl FnMut(usize) -> bool,
     ) -> Result<LinkView, LinkCause> {
         match target {
-            Target::Named(at) => self
-                .apply_within(
-                    &at.netns,
-                    Expected::of(at),
-                    Which::Name(&at.ifname),
-                    steps,
-                    goes_on,
-                )
-                .map_err(|cause| self.missing(&at.netns, cause)),
-            Target::OfServer(at, mac) => self
-                .apply_within(
-                    &at.netns,
-                    Expected::of(at),
-                    Which::Station(&at.ifname, *mac),
-                    steps,
-                    goes_on,
-                )
-                .map_err(|cause| self.missing(&at.netns, cause)),
+            Target::Named(at) | Target::OfServer(at, _) => {
+                let which = match target {
+                    Target::OfServer(_, mac) => Which::Station(&at.ifname, *mac),
+                    _ => Which::Name(&at.ifname),
+                };
+                self.apply_within(&at.netns, Expected::of(at), which, steps, goes_on)
+                    .map_err(|cause| self.missing(&at.netns, cause))
+            }
             Target::Known(
                 link @ Link::InNetns {
                     path,

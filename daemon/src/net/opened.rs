@@ -25,6 +25,11 @@ pub(super) struct Opened {
 }
 
 impl Opened {
+    /// Opens all of them in the calling thread's namespace.
+    pub(super) fn open(link: &Link, want: Sockets, reaper: Reaper) -> Result<Self, LinkCause> {
+        Self::new(link, want, reaper)?.bind(link, want)
+    }
+
     /// Makes the packet socket in the calling thread's namespace; it hears nothing yet.
     pub(super) fn new(link: &Link, want: Sockets, reaper: Reaper) -> Result<Self, LinkCause> {
         Ok(Self {

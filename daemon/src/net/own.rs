@@ -46,7 +46,7 @@ pub(super) fn make(netlink: &mut Netlink, store: StoreId, link: &OwnLink) -> Res
             let reason = format!(
                 "{name} is the name of a link that is not leasehold's: rename or delete that"
             );
-            return Err(LinkCause::refused(doing(link.kind), reason));
+            return Err(LinkCause::refused(making(link.kind).0, reason));
         }
     }
     let asked = netlink.change(request(link, &on), NLM_F_CREATE | NLM_F_EXCL);
@@ -260,12 +260,13 @@ fn macvlan_mode(mode: MacvlanMode) -> MacVlanMode {
     }
 }
 
-fn doing(kind: LinkKind) -> &'static str {
+/// Returns what is done when such a link is made, and the kernel's module for it.
+fn making(kind: LinkKind) -> (&'static str, &'static str) {
     match kind {
-        LinkKind::Macvlan(_) => "make a macvlan",
-        LinkKind::Ipvlan => "make an ipvlan",
-        LinkKind::Port => "make a veth",
-        LinkKind::Vlan(_) => "make a VLAN's link",
+        LinkKind::Macvlan(_) => ("make a macvlan", "macvlan"),
+        LinkKind::Ipvlan => ("make an ipvlan", "ipvlan"),
+        LinkKind::Port => ("make a veth", "veth"),
+        LinkKind::Vlan(_) => ("make a VLAN's link", "8021q"),
     }
 }
 
@@ -276,12 +277,7 @@ fn refused(
     link: &OwnLink,
     on: &LinkAnswer,
 ) -> LinkCause {
-    let module = match link.kind {
-        LinkKind::Macvlan(_) => "macvlan",
-        LinkKind::Ipvlan => "ipvlan",
-        LinkKind::Port => "veth",
-        LinkKind::Vlan(_) => "8021q",
-    };
+    let (doing, module) = making(link.kind);
     let reason = match error {
         error if error.is(libc::EOPNOTSUPP) => {
             format!("{error}: is the kernel's module there (modprobe {module})?")
@@ -309,7 +305,7 @@ fn refused(
                 on.name
             )
         }
-        error => return error.at(Which::Name(&link.on), doing(link.kind)),
+        error => return error.at(Which::Name(&link.on), doing),
     };
-    LinkCause::refused(doing(link.kind), reason)
+    LinkCause::refused(doing, reason)
 }

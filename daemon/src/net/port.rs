@@ -171,10 +171,8 @@ impl Port {
 
     /// Removes the port. When this returns, the kernel has removed it, and its Ethernet address is free.
     pub(super) fn remove(&self) {
-        let request = RouteNetlinkMessage::DelLink(link_message(self.index, []));
-        let bytes = encode(request, NLM_F_REQUEST, 1);
         // The kernel carries out a request while it is sent. If the parent has gone, so has the port.
-        if let Err(error) = self.news.send_to(&bytes, &SocketAddr::new(0, 0), 0) {
+        if let Err(error) = request(&self.news, RouteNetlinkMessage::DelLink, self.index) {
             debug!(index = self.index, %error, "cannot remove a port");
         }
     }
@@ -188,7 +186,8 @@ impl Port {
 
     async fn hear_of_it(&self) -> io::Result<()> {
         let news = Ready::new(Arc::clone(&self.news))?;
-        ask(&news, self.index)?;
+        // The answer arrives among the news.
+        request(&news, RouteNetlinkMessage::GetLink, self.index)?;
         let mut buffer = Vec::with_capacity(LONGEST);
         loop {
             let mut ready = news.wait().await?;
@@ -205,7 +204,7 @@ impl Port {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // Messages were lost, perhaps the one waited for.
                     Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
-                        ask(&news, self.index)?
+                        request(&news, RouteNetlinkMessage::GetLink, self.index)?
                     }
                     Err(error) => return Err(error),
                 }
@@ -215,11 +214,14 @@ impl Port {
     }
 }
 
-/// Asks for the port's state. The answer arrives among the news.
-fn ask(news: &Socket, index: u32) -> io::Result<()> {
-    let request = RouteNetlinkMessage::GetLink(link_message(index, []));
-    let bytes = encode(request, NLM_F_REQUEST, 1);
-    news.send_to(&bytes, &SocketAddr::new(0, 0), 0).map(drop)
+/// Sends a request about a link.
+fn request(
+    to: &Socket,
+    kind: fn(LinkMessage) -> RouteNetlinkMessage,
+    index: u32,
+) -> io::Result<()> {
+    let bytes = encode(kind(link_message(index, [])), NLM_F_REQUEST, 1);
+    to.send_to(&bytes, &SocketAddr::new(0, 0), 0).map(drop)
 }
 
 /// Returns whether the message says that the port forwards.

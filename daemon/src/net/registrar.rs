@@ -68,8 +68,7 @@ struct Named {
 #[derive(Debug)]
 struct Asked {
     token: u32,
-    cookie: Cookie,
-    path: PathBuf,
+    about: Named,
 }
 
 impl Registrar {
@@ -129,11 +128,9 @@ impl Registrar {
         match self.socket.send_to(&both, &SocketAddr::new(0, 0), 0) {
             Ok(_) => {
                 book.known.insert(cookie);
-                book.asked.push_back(Asked {
-                    token,
-                    cookie,
-                    path: path.to_owned(),
-                });
+                let path = path.to_owned();
+                let about = Named { cookie, path };
+                book.asked.push_back(Asked { token, about });
             }
             Err(error) => warn!(?cookie, %error, "a namespace cannot be watched"),
         }
@@ -197,25 +194,19 @@ impl Book {
     /// and whether an answer was lost.
     pub(super) fn answered(&mut self, token: u32, nsid: Option<i32>) -> (Option<Cookie>, bool) {
         let mut lost = false;
-        while let Some(asked) = self.asked.pop_front() {
-            if asked.token != token {
+        while let Some(Asked { token: of, about }) = self.asked.pop_front() {
+            let cookie = about.cookie;
+            let nsid = nsid.filter(|nsid| of == token && *nsid >= 0);
+            let Some(nsid) = nsid else {
+                self.known.remove(&cookie);
+                if of == token {
+                    break;
+                }
                 lost = true;
-                self.known.remove(&asked.cookie);
                 continue;
-            }
-            let Some(nsid) = nsid.filter(|nsid| *nsid >= 0) else {
-                self.known.remove(&asked.cookie);
-                break;
             };
-            let named = Named {
-                cookie: asked.cookie,
-                path: asked.path,
-            };
-            let former = self
-                .named
-                .insert(nsid, named)
-                .map(|former| former.cookie)
-                .filter(|former| *former != asked.cookie);
+            let former = self.named.insert(nsid, about).map(|former| former.cookie);
+            let former = former.filter(|former| *former != cookie);
             if let Some(former) = former {
                 self.known.remove(&former);
             }
@@ -257,13 +248,8 @@ impl Book {
     /// Records which namespace a number means, as the kernel has shown, unless something else is known about either.
     pub(super) fn found(&mut self, nsid: i32, cookie: Cookie, path: &Path) {
         if !self.named.contains_key(&nsid) && self.known.insert(cookie) {
-            self.named.insert(
-                nsid,
-                Named {
-                    cookie,
-                    path: path.to_owned(),
-                },
-            );
+            let path = path.to_owned();
+            self.named.insert(nsid, Named { cookie, path });
         }
     }
 
@@ -287,7 +273,7 @@ impl Book {
     /// Forgets every number, but not the questions: their answers may still come.
     pub(super) fn forget(&mut self) {
         self.named.clear();
-        self.known = self.asked.iter().map(|asked| asked.cookie).collect();
+        self.known = self.asked.iter().map(|asked| asked.about.cookie).collect();
     }
 }
 
@@ -298,11 +284,11 @@ mod tests {
     impl Book {
         fn ask(&mut self, token: u32, cookie: u64) {
             self.known.insert(Cookie(cookie));
-            self.asked.push_back(Asked {
-                token,
+            let about = Named {
                 cookie: Cookie(cookie),
                 path: PathBuf::from("/netns"),
-            });
+            };
+            self.asked.push_back(Asked { token, about });
         }
     }
 

@@ -77,20 +77,15 @@ impl LinkAnswer {
             let attribute = attribute
                 .map_err(|_| NetlinkError::Unreadable("a link's attribute runs over its end"))?;
             let value = attribute.value();
+            let number = || value.try_into().ok().map(u32::from_ne_bytes);
             match attribute.kind() {
                 libc::IFLA_ADDRESS => link.mac = value.try_into().ok().map(Mac),
                 libc::IFLA_IFNAME => link.name = text(value),
                 libc::IFLA_IFALIAS => link.alias = text(value),
-                libc::IFLA_MTU => link.mtu = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
-                libc::IFLA_LINK => {
-                    link.other = value.try_into().map(u32::from_ne_bytes).unwrap_or(0)
-                }
-                libc::IFLA_LINK_NETNSID => {
-                    link.other_ns = value.try_into().ok().map(i32::from_ne_bytes)
-                }
-                libc::IFLA_MASTER => {
-                    link.master = value.try_into().map(u32::from_ne_bytes).unwrap_or(0)
-                }
+                libc::IFLA_MTU => link.mtu = number().unwrap_or(0),
+                libc::IFLA_LINK => link.other = number().unwrap_or(0),
+                libc::IFLA_LINK_NETNSID => link.other_ns = number().map(u32::cast_signed),
+                libc::IFLA_MASTER => link.master = number().unwrap_or(0),
                 libc::IFLA_LINKINFO => link.read_info(value),
                 libc::IFLA_PROTINFO => link.read_port(value),
                 // A `struct rtnl_link_stats64` begins with rx_packets.
