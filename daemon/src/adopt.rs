@@ -84,19 +84,13 @@ impl Unfinished {
 
     /// Leaves the file for the next daemon, or removes it.
     pub(crate) fn leave(&self, unfinished: bool) {
+        let text = "there are still containers to adopt from the runtime's cache\n";
         let done = match unfinished {
-            true => std::fs::write(
-                &self.0,
-                "there are still containers to adopt from the runtime's cache\n",
-            ),
-            false if !self.is_left() => Ok(()),
-            false => std::fs::remove_file(&self.0),
+            true => std::fs::write(&self.0, text),
+            false => small_file::remove(&self.0),
         };
-        match done {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                warn!(file = %self.0.display(), %error, "the next daemon may not go on adopting, or may try without need");
-            }
-            Ok(()) | Err(_) => {}
+        if let Err(error) = done {
+            warn!(file = %self.0.display(), %error, "the next daemon may not go on adopting, or may try without need");
         }
     }
 }

@@ -10,7 +10,6 @@ mod sources;
 mod trace;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::iter;
 use std::os::unix::net;
@@ -44,6 +43,7 @@ use crate::pid_file::PidFile;
 use crate::publish::Publisher;
 use crate::service::{self, Watchdog};
 use crate::store::{DirLock, Persisted, Store, Stored};
+use crate::unguessable;
 use error::StartError;
 pub(crate) use settings::Settings;
 use sources::{Signals, Sources, Wake, every};
@@ -253,7 +253,8 @@ impl Driver {
             signals,
             accepting,
         };
-        let core = Core::new(Config::default(), seed());
+        // Xids and jitter come from it.
+        let core = Core::new(Config::default(), unguessable());
         let phase = Phase::Running;
         let driver = Self {
             core,
@@ -378,14 +379,13 @@ impl Driver {
             Wake::Net(NetReport::Unsent { exchange, cause }) => {
                 self.feed(Input::Unsent { exchange, cause })
             }
-            Wake::Net(NetReport::Kernel(news)) => self.feed(Input::Kernel(news.into_message())),
+            Wake::Net(NetReport::Kernel(news)) => self.feed(Input::Kernel(news.event)),
             Wake::Store(Persisted { op, result }) => self.feed(Input::Done {
                 op,
                 outcome: Outcome::Persisted(result),
             }),
             Wake::Door(DoorReport::Asked { id, call, reply })
-                if matches!(self.phase, Phase::Running)
-                    || reply.protocol().answers_to_the_end() =>
+                if matches!(self.phase, Phase::Running) || reply.protocol().is_dockers() =>
             {
                 self.opens(id, Asker::Caller(reply), &call);
                 self.feed(Input::Request { id, call });
@@ -429,8 +429,7 @@ impl Driver {
             Phase::Running => Phase::Stopping(tokio::time::Instant::now()),
             Phase::Stopping(_) | Phase::Stopped => Phase::Stopped,
         };
-        self.places
-            .retain(|place| !place.protocol().answers_to_the_end());
+        self.places.retain(|place| !place.protocol().is_dockers());
         let _ = self.listeners.send(Listening::Stopping);
         service::stopping();
     }
@@ -452,9 +451,7 @@ impl Driver {
     /// Fails the open calls that may not be cut off, and undoes their effects.
     fn refuse_open(&mut self) {
         let is_answered = |_: &RequestId, open: &mut Open| {
-            open.asker
-                .protocol()
-                .is_some_and(Protocol::answers_to_the_end)
+            open.asker.protocol().is_some_and(Protocol::is_dockers)
         };
         let refused: Vec<_> = self.open.extract_if(is_answered).collect();
         for (id, _answered_when_dropped) in refused {
@@ -658,15 +655,10 @@ async fn closed(
         tokio::select! {
             _ = &mut *accepting => return,
             Some(event) = doors.recv() => match event {
-                DoorReport::Asked { reply, .. } if reply.protocol().answers_to_the_end() => drop(reply),
+                DoorReport::Asked { reply, .. } if reply.protocol().is_dockers() => drop(reply),
                 DoorReport::Asked { reply, .. } => late.push(reply),
                 DoorReport::HungUp(_) | DoorReport::Measured(_) | DoorReport::Pinged(_) => {}
             },
         }
     }
-}
-
-/// Returns a seed that nobody on the wire can guess: xids and jitter come from it.
-fn seed() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

@@ -57,14 +57,11 @@ impl Protocol {
         }
     }
 
-    /// Returns whether each of its calls is answered before the daemon ends: a caller whose call is cut off repeats it without
-    /// its content, but a caller that finds no socket repeats the whole call. Otherwise callers are cut off, and ask the next
-    /// daemon.
-    pub(crate) fn answers_to_the_end(self) -> bool {
-        self.is_dockers()
-    }
-
-    /// Returns whether it is Docker's, which does not say where interfaces are, so that the daemon must find them.
+    /// Returns whether it is Docker's.
+    ///
+    /// Docker does not say where interfaces are, so the daemon must find them. And each of its calls is answered before the daemon
+    /// ends: if a call is cut off, dockerd repeats it without its content, but if dockerd finds no socket, it repeats the whole call.
+    /// Other callers are cut off, and ask the next daemon.
     pub(crate) fn is_dockers(self) -> bool {
         match self {
             Self::Docker | Self::DockerIpvlan => true,
@@ -75,7 +72,7 @@ impl Protocol {
     /// Returns how long its open calls may still take when the daemon stops. Most need less. The service manager's patience
     /// (`TimeoutStopSec=`) is longer.
     pub(crate) fn grace(self) -> Duration {
-        Duration::from_secs(if self.answers_to_the_end() { 5 } else { 1 })
+        Duration::from_secs(if self.is_dockers() { 5 } else { 1 })
     }
 
     /// Returns what is spoken at a socket to which systemd gives this name (`FileDescriptorName=`). The control socket never had

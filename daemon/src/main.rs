@@ -32,6 +32,7 @@ mod small_file;
 mod store;
 
 use std::env;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -92,6 +93,11 @@ fn run(command: cli::Command) -> anyhow::Result<u8> {
         cli::Command::List(args) => cli::list(&args, out)?,
     }
     Ok(0)
+}
+
+/// Returns a number that nobody can guess and that is never repeated.
+fn unguessable() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Returns whether a command ended because its reader has seen enough (`| head`).

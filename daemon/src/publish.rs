@@ -195,7 +195,9 @@ impl Files {
     fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
         let dir = path.parent().expect("a file's path has a directory");
         // Even if it cannot be written now: what is there is better than nothing.
-        self.note(path);
+        if !self.swept {
+            self.written.insert(path.to_owned());
+        }
         make_dirs(dir)?;
         // A file that is left alone stays mounted where it is mounted.
         if fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
@@ -208,12 +210,6 @@ impl Files {
         small_file::write(path, &new, 0o644, text.as_bytes(), false)?;
         debug!(path = %path.display(), "name servers published");
         Ok(())
-    }
-
-    fn note(&mut self, path: &Path) {
-        if !self.swept {
-            self.written.insert(path.to_owned());
-        }
     }
 
     fn remove(&mut self, path: &Path) -> io::Result<()> {

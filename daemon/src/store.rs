@@ -162,14 +162,14 @@ impl Store {
         reports: UnboundedSender<Persisted>,
     ) -> Result<(Self, Stored), StoreError> {
         let (file, mut stored) = file::LeaseFile::open(dir, socket)?;
-        let ends = Ends::open(socket, file.id(), &mut stored);
+        let ends = Ends::open(socket, file.id, &mut stored);
         let copied = stored.copied();
         let (jobs, queue) = mpsc::channel();
-        let (last_event, last) = watch::channel(file.last_event());
+        let (last_event, last) = watch::channel(file.last_event);
         let journal = Journal::new(jobs.clone(), last);
-        let id = file.id();
-        let is_whole = file.is_whole();
-        let path = file.path().to_owned();
+        let id = file.id;
+        let is_whole = file.is_whole;
+        let path = file.path.clone();
         let commits = CommitCounts::default();
         let mut writer = Writer {
             file,

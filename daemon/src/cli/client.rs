@@ -79,23 +79,15 @@ impl ClientError {
     fn of(trouble: Trouble, socket: &Path, patience: Duration) -> Self {
         let socket = socket.to_owned();
         match trouble {
-            Trouble::Down(cause) if cause.kind() == ErrorKind::UnexpectedEof => Self::NotHttp {
-                socket,
-                reason: "it ends the connection without an answer".to_owned(),
+            Trouble::Down(source) | Trouble::Unusable(source) => match source.kind() {
+                ErrorKind::UnexpectedEof => Self::NotHttp {
+                    socket,
+                    reason: "it ends the connection without an answer".to_owned(),
+                },
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => Self::NoDaemon(socket),
+                ErrorKind::PermissionDenied => Self::Denied(socket),
+                _ => Self::Io { socket, source },
             },
-            Trouble::Down(cause)
-                if matches!(
-                    cause.kind(),
-                    ErrorKind::NotFound | ErrorKind::ConnectionRefused
-                ) =>
-            {
-                Self::NoDaemon(socket)
-            }
-            Trouble::Down(source) => Self::Io { socket, source },
-            Trouble::Unusable(cause) if cause.kind() == ErrorKind::PermissionDenied => {
-                Self::Denied(socket)
-            }
-            Trouble::Unusable(source) => Self::Io { socket, source },
             Trouble::TimedOut => Self::Io {
                 socket,
                 source: io::Error::new(

@@ -7,15 +7,17 @@ pub(super) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
+/// Returns the width of each column.
+pub(super) fn widths<const N: usize>(rows: &[[String; N]]) -> [usize; N] {
+    std::array::from_fn(|column| {
+        let lengths = rows.iter().map(|row| row[column].chars().count());
+        lengths.max().unwrap_or_default()
+    })
+}
+
 /// Lays rows out in columns, two spaces apart.
 pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or_default()
-    };
-    let widths: [usize; N] = std::array::from_fn(width);
+    let widths = widths(rows);
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();

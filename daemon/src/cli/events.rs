@@ -83,13 +83,10 @@ struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     /// Asks the daemon which leases have the name, if one is given.
     fn of(args: &'a EventsArgs) -> Result<Self, ClientError> {
-        let Some(name) = &args.name else {
-            return Ok(Self {
-                args,
-                named: Vec::new(),
-            });
+        let named = match &args.name {
+            Some(name) => client::called(&args.socket, name)?,
+            None => Vec::new(),
         };
-        let named = client::called(&args.socket, name)?;
         Ok(Self { args, named })
     }
 

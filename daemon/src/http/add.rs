@@ -205,21 +205,15 @@ fn client(
     mut provided: BTreeMap<u8, &str>,
     names: &Names<'_>,
 ) -> Result<ClientProfile, Error> {
-    once(
-        "vendorClass",
-        ipam.vendor_class.is_some(),
-        VENDOR_CLASS,
-        &provided,
-    )?;
     // `provide` gives all of option 77 as bytes, which need not have the form of RFC 3004: they are sent unchanged.
-    once(
-        "userClass",
-        ipam.user_class.is_some(),
-        USER_CLASS,
-        &provided,
-    )?;
-    once("hostname", ipam.hostname.is_some(), HOST_NAME, &provided)?;
-    once("fqdn", ipam.fqdn.is_some(), FQDN, &provided)?;
+    for (key, said, option) in [
+        ("vendorClass", &ipam.vendor_class, VENDOR_CLASS),
+        ("userClass", &ipam.user_class, USER_CLASS),
+        ("hostname", &ipam.hostname, HOST_NAME),
+        ("fqdn", &ipam.fqdn, FQDN),
+    ] {
+        once(key, said.is_some(), option, &provided)?;
+    }
     let fits = |key, text: &Option<String>, most| match text {
         Some(text) if text.len() > most => {
             Err(bad_config(key, format!("longer than {most} bytes")))

@@ -86,7 +86,13 @@ pub(super) fn rule(
     match kind {
         // Without an identifier, servers know the client by its hardware address.
         Kind::Mac | Kind::None => Ok(ClientIdRule::Mac),
-        Kind::Container => Ok(of_container(names.named)),
+        // The incumbent's, so that a server recognises its containers: cut to fit option 61.
+        Kind::Container => {
+            let path = path_of(names.named);
+            let mut whole = untyped(&path);
+            whole.truncate(255);
+            of_whole(&path, whole)
+        }
         Kind::Pod => of_text(&of_pod(names)?),
         Kind::Duid => {
             let missing = || {
@@ -130,34 +136,20 @@ pub(super) fn untyped(text: &str) -> Vec<u8> {
 
 /// Returns the rule for a text.
 fn of_text(text: &str) -> Result<ClientIdRule, Error> {
-    let whole = untyped(text);
+    of_whole(text, untyped(text))
+}
+
+/// Returns the rule for a text, of which `whole` was sent before long texts were hashed.
+fn of_whole(text: &str, whole: Vec<u8>) -> Result<ClientIdRule, Error> {
     if whole.len() <= LONGEST {
         return of_bytes(KEY, whole);
     }
-    // A longer whole text was never sent.
+    // A longer one than option 61 can hold was never sent.
     let known = ClientId::new(whole).ok();
     Ok(ClientIdRule::Hashed {
         sent: hashed(text),
         known,
     })
-}
-
-/// Returns the rule for the identifier that the incumbent would send, so that a server recognises its containers: a type
-/// byte of 0, then at most 254 bytes of `container/network/interface`.
-fn of_container(named: Named<'_>) -> ClientIdRule {
-    let path = path_of(named);
-    let mut bytes = untyped(&path);
-    bytes.truncate(255);
-    let is_long = bytes.len() > LONGEST;
-    let incumbents = ClientId::new(bytes)
-        .expect("a type byte, two slashes and at most 252 bytes more are 3 to 255 bytes");
-    match is_long {
-        false => ClientIdRule::Bytes(incumbents),
-        true => ClientIdRule::Hashed {
-            sent: hashed(&path),
-            known: Some(incumbents),
-        },
-    }
 }
 
 /// Returns the identifier that is sent for a long text.
@@ -257,11 +249,13 @@ mod tests {
         let network = "n".repeat(250);
         let container = "c".repeat(64);
         let of = |ifname| {
-            of_container(Named {
+            let named = Named {
                 network: &network,
                 container: &container,
                 ifname,
-            })
+            };
+            let args = &Args::default();
+            rule(&Kind::Container, &Names { named, args }, None).unwrap()
         };
         let (ClientIdRule::Hashed { sent, known }, ClientIdRule::Hashed { sent: other, .. }) =
             (of("eth0"), of("eth1"))

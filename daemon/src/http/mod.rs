@@ -169,21 +169,13 @@ impl Doors {
         let (reports, driver) = mpsc::unbounded_channel();
         let of = |places| Arc::new(Semaphore::new(places));
         let most = places.clamp(1, MAX_OPEN);
-        let share = |protocol| {
-            let places = of(most);
-            let waiting = of(MAX_WAITING);
-            let reading = of(MAX_READING);
-            (
-                protocol,
-                Share {
-                    places,
-                    most,
-                    waiting,
-                    reading,
-                },
-            )
+        let share = || Share {
+            places: of(most),
+            most,
+            waiting: of(MAX_WAITING),
+            reading: of(MAX_READING),
         };
-        let shares = Arc::new(Protocol::ALL.map(share).into());
+        let shares = Arc::new(Protocol::ALL.map(|protocol| (protocol, share())).into());
         let doors = Self {
             site,
             networks: networks.into(),

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::{DoorReport, Doors};
 use crate::fresh::Fresh;
 use crate::health::{self, FirstSeen, Host};
-use crate::metrics::{self, Snapshot};
+use crate::metrics::Snapshot;
 use crate::net;
 
 /// How long a look at the store's disk and at links may take.
@@ -34,11 +34,6 @@ pub(super) struct Said {
     pub(super) bindings: Fresh<Response<Full<Bytes>>>,
     /// All local ranges, for callers that only read.
     pub(super) ranges: Fresh<Response<Full<Bytes>>>,
-}
-
-/// Returns all metrics as text; `None` if the daemon stops.
-pub(super) async fn metrics(doors: &Doors) -> Option<String> {
-    snapshot(doors).await.map(metrics::write)
 }
 
 /// Returns all numbers, and all that is wrong; `None` if the daemon stops.

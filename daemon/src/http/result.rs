@@ -97,8 +97,8 @@ pub(super) fn code(failure: &Failure) -> Code {
             | LinkCause::NotMounted(_)
             | LinkCause::NoPath(_)
             | LinkCause::HostNetns(_)
-            | LinkCause::NetnsChanged(_) => Code::InvalidEnvironment,
-            LinkCause::NoLink(_) => Code::InvalidEnvironment,
+            | LinkCause::NetnsChanged(_)
+            | LinkCause::NoLink(_) => Code::InvalidEnvironment,
             LinkCause::NotEthernet(_) => Code::InvalidConfig,
             LinkCause::Refused { .. } => Code::Io,
             LinkCause::Down

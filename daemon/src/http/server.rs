@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +34,7 @@ use super::refusal::{STOPPING, undecodable};
 use super::{Doors, capture, logging, monitor, operator, order};
 use crate::listen::Protocol;
 use crate::one_request::http1;
-use crate::{metrics, net};
+use crate::{metrics, net, unguessable};
 
 /// How long an ADD waits for the names of the addresses that the plugin has given by itself.
 const LOOK: Duration = Duration::from_millis(250);
@@ -88,7 +87,7 @@ pub(crate) async fn serve(
                 };
                 serving.spawn(serve_one(listener, door, ended, stopping.clone()));
             }
-            Listening::Stopping => open.retain(|(protocol, _)| !protocol.answers_to_the_end()),
+            Listening::Stopping => open.retain(|(protocol, _)| !protocol.is_dockers()),
         }
         while serving.try_join_next().is_some() {}
     }
@@ -179,7 +178,7 @@ async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Rec
         tokio::select! {
             biased;
             () = answered.notified() => sleep(WRITE_LIMIT).await,
-            _ = stopping.changed(), if !caller.door.protocol.answers_to_the_end() => {}
+            _ = stopping.changed(), if !caller.door.protocol.is_dockers() => {}
         }
     };
     tokio::select! {
@@ -279,7 +278,7 @@ async fn understand_docker(
     read: impl Fn(&docker::Host<'_>) -> Result<docker::Asked, Refused> + Send + 'static,
 ) -> Result<docker::Asked, Refused> {
     let site = caller.doors().site;
-    let number = RandomState::new().build_hasher().finish();
+    let number = unguessable();
     let reading = tokio::task::spawn_blocking(move || {
         read(&docker::Host {
             site,
@@ -570,10 +569,10 @@ async fn frames(query: &str, caller: &Caller) -> Result<Frames, Refusal> {
 }
 
 async fn respond_metrics(caller: &Caller) -> Response<Full<Bytes>> {
-    let Some(text) = monitor::metrics(caller.doors()).await else {
+    let Some(snapshot) = monitor::snapshot(caller.doors()).await else {
         return sentence(StatusCode::SERVICE_UNAVAILABLE, STOPPING);
     };
-    let mut response = json(StatusCode::OK, text);
+    let mut response = json(StatusCode::OK, metrics::write(snapshot));
     response.headers_mut().insert(
         CONTENT_TYPE,
         HeaderValue::from_static(metrics::CONTENT_TYPE),

@@ -257,15 +257,8 @@ impl Deref for Received {
 /// The watch may have a limited number of these at a time: the next message is read when one is taken.
 #[derive(Debug)]
 pub(crate) struct News {
-    event: KernelMessage,
+    pub(crate) event: KernelMessage,
     _place: Option<OwnedSemaphorePermit>,
-}
-
-impl News {
-    /// Returns what the kernel reported.
-    pub(crate) fn into_message(self) -> KernelMessage {
-        self.event
-    }
 }
 
 /// What the watch hears about.

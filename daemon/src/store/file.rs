@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::fs::{self, File, OpenOptions};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +26,7 @@ use super::on_disk::{OnDisk, set_aside, sync_dir, unix_seconds};
 use super::ranges;
 use super::room::Room;
 use super::{FormatOf, StoreError, Stored, VERSION};
+use crate::unguessable;
 
 /// Its name in the state directory.
 const NAME: &str = "leases.redb";
@@ -75,7 +75,7 @@ pub(super) fn trial() -> Change {
 
 /// The file.
 pub(super) struct LeaseFile {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// `None` after a failure, until it can be opened again.
     database: Option<Database>,
     /// Keeps the file's contents in case somebody deletes it.
@@ -86,11 +86,13 @@ pub(super) struct LeaseFile {
     pub(super) copy: Copied,
     /// When the next commit may be tried, if the last one failed.
     next_try: Option<Instant>,
-    id: u64,
-    last_event: u64,
+    /// The file's name, which no other has.
+    pub(super) id: u64,
+    /// The number of the last event, 0 when there is none.
+    pub(super) last_event: u64,
     runs: Runs,
     /// Whether it was there at the start, and every record in it was read.
-    is_whole: bool,
+    pub(super) is_whole: bool,
     /// Whether it did not exist at the start and could not be created.
     is_missing: bool,
 }
@@ -121,15 +123,11 @@ pub(crate) fn check_version(dir: &Path) -> Result<(), StoreError> {
 }
 
 impl LeaseFile {
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Opens or makes the file in `dir`, and reads its records. A new file begins with what was copied of the previous one.
     pub(super) fn open(dir: &Path, socket: &Path) -> Result<(Self, Stored), StoreError> {
         let path = dir.join(NAME);
         let copy = Copied::beside(socket);
-        let new_id = RandomState::new().build_hasher().finish();
+        let new_id = unguessable();
         let opened = match open_checked(&path, new_id, &copy) {
             Err(Unusable::Damaged(reason)) => {
                 let aside = set_aside(&path)?;
@@ -187,21 +185,6 @@ impl LeaseFile {
         };
         file.keep_aside(unreadable);
         Ok((file, stored))
-    }
-
-    /// Returns the file's name, which no other has.
-    pub(super) fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Returns the number of the last event, 0 when there is none.
-    pub(super) fn last_event(&self) -> u64 {
-        self.last_event
-    }
-
-    /// Returns whether it was there at the start, and every record in it was read.
-    pub(super) fn is_whole(&self) -> bool {
-        self.is_whole
     }
 
     /// Returns how long the next commit must wait.

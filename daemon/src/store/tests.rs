@@ -266,7 +266,7 @@ fn a_store_of_an_earlier_daemon_is_read_whole() {
     written.sort_by_key(|(id, _)| *id);
     let (file, Stored { records, doors, .. }) = opened(&dir);
     assert_eq!((records, doors), (written, Vec::new()));
-    assert_eq!((file.last_event(), file.is_whole()), (112, true));
+    assert_eq!((file.last_event, file.is_whole), (112, true));
     assert!(damaged_files(dir.path()).is_empty());
 }
 

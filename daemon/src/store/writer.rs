@@ -69,7 +69,7 @@ impl Writer {
                 let _ = self.reports.send(persisted);
             }
             self.last_event
-                .send_if_modified(|last| std::mem::replace(last, self.file.last_event()) != *last);
+                .send_if_modified(|last| std::mem::replace(last, self.file.last_event) != *last);
             // Only one: by then there may be another write.
             readings.retain(Reading::is_wanted);
             if let Some(reading) = readings.pop_front() {

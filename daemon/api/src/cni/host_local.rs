@@ -96,17 +96,11 @@ impl HostLocal {
         if version < Version::V0_3_0 && (of_family(true) > 1 || of_family(false) > 1) {
             return Err(Fault::OneOfAFamily(version).at("ipam.ranges"));
         }
-        let said = |key| {
-            Ok(ipam
-                .read(key, text)?
-                .filter(|text| !text.is_empty())
-                .map(str::to_owned))
-        };
         Ok(Self {
             sets,
             routes: ipam.objects("routes", route)?,
-            resolv_conf: said("resolvConf")?,
-            data_dir: said("dataDir")?,
+            resolv_conf: ipam.said("resolvConf", text)?,
+            data_dir: ipam.said("dataDir", text)?,
             timeout: ipam.read("timeout", number)?,
         })
     }

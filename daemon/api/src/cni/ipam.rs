@@ -204,12 +204,6 @@ impl Ipam {
         // The shim reads these itself.
         ipam.read("type", text)?;
         ipam.read("daemonSocketPath", text)?;
-        let said = |key| {
-            Ok(ipam
-                .read(key, text)?
-                .filter(|text| !text.is_empty())
-                .map(str::to_owned))
-        };
         Ok(Self {
             priority: ipam
                 .read("priority", u32)?
@@ -218,9 +212,9 @@ impl Ipam {
             provide: ipam.objects("provide", Provide::read)?,
             client_id: ipam.choose("clientId", ClientId::read)?,
             hostname: ipam.read("hostname", text)?.map(str::to_owned),
-            fqdn: said("fqdn")?,
-            vendor_class: said("vendorClass")?,
-            user_class: said("userClass")?,
+            fqdn: ipam.said("fqdn", text)?,
+            vendor_class: ipam.said("vendorClass", text)?,
+            user_class: ipam.said("userClass", text)?,
             broadcast: ipam.choose("broadcast", broadcast)?.flatten(),
             rapid_commit: ipam.read("rapidCommit", boolean)?.unwrap_or_default(),
             timeout: ipam.read("timeout", number)?,
@@ -271,16 +265,10 @@ impl Provide {
         let option = entry
             .require("option", option)?
             .ok_or_else(|| Fault::Missing.at(entry.path("option")))?;
-        let said = |key| {
-            Ok(entry
-                .read(key, short)?
-                .filter(|text| !text.is_empty())
-                .map(str::to_owned))
-        };
         Ok(Self {
             option,
-            value: said("value")?,
-            from_arg: said("fromArg")?,
+            value: entry.said("value", short)?,
+            from_arg: entry.said("fromArg", short)?,
         })
     }
 }

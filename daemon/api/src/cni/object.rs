@@ -145,6 +145,16 @@ impl<'a> Object<'a> {
             .transpose()
     }
 
+    /// Reads a text, if it is there. The empty string counts as absent.
+    pub(super) fn said(
+        &self,
+        key: &str,
+        read: impl FnOnce(&'a Value) -> Result<&'a str, Fault>,
+    ) -> Result<Option<String>, BadKey> {
+        let said = self.read(key, read)?.filter(|text| !text.is_empty());
+        Ok(said.map(str::to_owned))
+    }
+
     /// Reads the value of a key that has a few values, if it is there. The empty string counts as absent.
     pub(super) fn choose<T>(
         &self,

@@ -52,42 +52,33 @@ impl Body for Answer {
     }
 }
 
-/// The page as it is answered.
-pub(super) struct Page {
-    policy: HeaderValue,
+/// Returns the policy of the page: nothing is loaded from elsewhere, and injected code does not run.
+pub(super) fn policy() -> HeaderValue {
+    let hash = |tag: &str| {
+        let open = format!("<{tag}>");
+        let close = format!("</{tag}>");
+        let inner = PAGE
+            .split_once(&open)
+            .and_then(|(_, rest)| rest.split_once(&close))
+            .expect("the page has it")
+            .0;
+        format!("'sha256-{}'", BASE64.encode(&Sha256::digest(inner)))
+    };
+    let policy = format!(
+        "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; img-src data:; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+        hash("script"),
+        hash("style"),
+    );
+    HeaderValue::from_str(&policy).expect("ASCII")
 }
 
-impl Page {
-    pub(super) fn new() -> Self {
-        let hash = |tag: &str| {
-            let open = format!("<{tag}>");
-            let close = format!("</{tag}>");
-            let inner = PAGE
-                .split_once(&open)
-                .and_then(|(_, rest)| rest.split_once(&close))
-                .expect("the page has it")
-                .0;
-            format!("'sha256-{}'", BASE64.encode(&Sha256::digest(inner)))
-        };
-        // Nothing is loaded from elsewhere, and injected code does not run.
-        let policy = format!(
-            "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; img-src data:; base-uri 'none'; \
-             form-action 'none'; frame-ancestors 'none'",
-            hash("script"),
-            hash("style"),
-        );
-        Self {
-            policy: HeaderValue::from_str(&policy).expect("ASCII"),
-        }
-    }
-
-    pub(super) fn response(&self) -> Response<Answer> {
-        let mut response = said(StatusCode::OK, "text/html; charset=utf-8", PAGE);
-        response
-            .headers_mut()
-            .insert(header::CONTENT_SECURITY_POLICY, self.policy.clone());
-        response
-    }
+/// Answers with the page.
+pub(super) fn page(policy: HeaderValue) -> Response<Answer> {
+    let mut response = said(StatusCode::OK, "text/html; charset=utf-8", PAGE);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    response
 }
 
 /// Answers a scrape with the daemon's metrics, if it answered, and with whether it did.
@@ -167,7 +158,7 @@ mod tests {
         ] {
             assert!(!PAGE.contains(foreign), "{foreign}");
         }
-        let policy = Page::new().policy;
+        let policy = policy();
         assert!(
             policy
                 .to_str()

@@ -19,8 +19,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, header};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use leasehold_api::control;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -29,7 +30,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 use tokio::time::sleep;
 
-use self::answer::{Answer, Page};
+use self::answer::Answer;
 use self::feed::{Feed, Subscription};
 use super::args::ExporterArgs;
 use super::client::{self, ClientError};
@@ -86,7 +87,7 @@ async fn serve(args: &ExporterArgs) -> anyhow::Result<()> {
     let site = Rc::new(Site {
         socket: args.socket.as_path().into(),
         hosts: args.host.clone(),
-        page: Page::new(),
+        policy: answer::policy(),
         feed,
         said,
     });
@@ -116,7 +117,8 @@ struct Site {
     socket: Arc<Path>,
     /// The names by which browsers may ask, besides addresses and `localhost`.
     hosts: Vec<String>,
-    page: Page,
+    /// The policy of the page.
+    policy: HeaderValue,
     feed: Feed,
     /// What the daemon answered a moment ago.
     said: BTreeMap<&'static str, Fresh<Said>>,
@@ -205,7 +207,7 @@ async fn respond(request: &Request<Incoming>, site: &Site, follows: &Follows) ->
         );
     }
     match request.uri().path() {
-        "/" => site.page.response(),
+        "/" => answer::page(site.policy.clone()),
         "/leases" => relayed(site, control::BINDINGS).await,
         "/status" => relayed(site, control::STATUS).await,
         "/events" => {

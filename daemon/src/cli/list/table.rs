@@ -3,7 +3,7 @@
 use leasehold_api::control::{Attachment, Binding, Identity, Source};
 use leasehold_core::identity::ClientId;
 
-use crate::cli::columns::{columns, or_dash};
+use crate::cli::columns::{columns, or_dash, widths};
 use crate::cli::term::{brief, printable};
 
 const FEW: [&str; 5] = ["NAME", "ATTACHMENT", "ADDRESS", "STATE", "LEFT"];
@@ -42,13 +42,7 @@ pub(super) fn few(bindings: &[Binding], width: Option<usize>) -> String {
         ]
         .map(|cell| printable(&cell))
     }));
-    let widest = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or_default()
-    };
-    let mut widths: [usize; FEW.len()] = std::array::from_fn(widest);
+    let mut widths = widths(&rows);
     let room = width.map_or(usize::MAX, |width| {
         width.saturating_sub(2 * (FEW.len() - 1))
     });

@@ -3,7 +3,6 @@
 //! It sends from the link, as the daemon does for a container on that LAN. From its second DISCOVER on, it also sends from a
 //! macvlan beside the link, which a server in a macvlan on this host hears. It does not change the link.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::clock::Clock;
 use crate::net::{Net, NetConfig, NetReport, StoreId};
+use crate::unguessable;
 
 /// The most sockets that a probe has open.
 const SOCKETS: usize = 8;
@@ -186,7 +186,7 @@ impl Asking<'_> {
         let before = self.survey(link.clone(), true).await.received;
         let began = Clock::now().boot;
         let end = began + question.wait;
-        let mut inquiry = Inquiry::new(sender, began, Rng::with_seed(seed()));
+        let mut inquiry = Inquiry::new(sender, began, Rng::with_seed(unguessable()));
         let mut offered = false;
         let mut not_beside = None;
         loop {
@@ -222,10 +222,16 @@ impl Asking<'_> {
                 },
             }
         }
-        let silence = if offered {
-            None
-        } else {
-            Some(self.silence(link, before).await)
+        let silence = match offered {
+            true => None,
+            // What keeps servers from answering.
+            false => Some(Silence {
+                ifname: question.ifname.clone(),
+                before,
+                up_for: None,
+                survey: self.survey(link, false).await,
+                server: None,
+            }),
         };
         Ok(Asked {
             mac,
@@ -277,17 +283,6 @@ impl Asking<'_> {
         }
     }
 
-    /// Looks for what keeps servers from answering.
-    async fn silence(&mut self, link: Link, before: Option<u64>) -> Silence {
-        Silence {
-            ifname: self.question.ifname.clone(),
-            before,
-            up_for: None,
-            survey: self.survey(link, false).await,
-            server: None,
-        }
-    }
-
     /// Looks at the link and the host, or only counts the frames that came in.
     async fn survey(&mut self, link: Link, counts: bool) -> Survey {
         let op = self.op();
@@ -299,11 +294,6 @@ impl Asking<'_> {
             _ => Survey::default(),
         }
     }
-}
-
-/// Returns a seed that nobody on the wire can guess: xid and jitter come from it.
-fn seed() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// Returns a frame as an answer to the inquiry, unless it answers somebody else.

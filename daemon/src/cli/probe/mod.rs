@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use leasehold_api::MAX_ADD_TIMEOUT;
-use leasehold_core::source::{ClientProfile, Servers};
+use leasehold_core::source::ClientProfile;
 
 use super::args::ProbeArgs;
 use super::networks::{Networks, networks, site};
@@ -24,16 +24,9 @@ pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> anyhow::Result<Ver
         .as_deref()
         .map(|name| network(name, &args.cni_conf_dir))
         .transpose()?;
-    let (client, servers) = match network {
-        Some(client) => (
-            ClientProfile {
-                servers: Servers::default(),
-                ..client.clone()
-            },
-            Some(client.servers),
-        ),
-        None => (ClientProfile::default(), None),
-    };
+    // Whom a network's containers believe is judged by each answer.
+    let mut client = network.unwrap_or_default();
+    let servers = std::mem::take(&mut client.servers);
     let question = Question {
         ifname: args.link.clone(),
         netns: args.netns.clone(),
@@ -44,7 +37,7 @@ pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> anyhow::Result<Ver
     };
     let term = Term::of_stdout();
     let mut written = Ok(());
-    let mut judge = Judge::new(args.network.clone().zip(servers));
+    let mut judge = Judge::new(args.network.clone().map(|name| (name, servers)));
     let mut answers = Vec::new();
     let asked = question.ask(|answer| {
         let Some(heard) = judge.hears(&answer) else {

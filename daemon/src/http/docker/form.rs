@@ -81,7 +81,7 @@ impl Form {
                     .and_then(|of| words::of_container(failure, &of.0, &of.1))
                     .unwrap_or_else(|| words::of(failure, self.flag())),
             )),
-            _ => Err(another()),
+            _ => Err(refused(OTHER_ANSWER)),
         }
     }
 
@@ -113,13 +113,7 @@ impl Form {
                 },
                 Shape::Join { ifname: inside },
             ) => Ok(joined(ifname, inside, grant.as_deref(), *gateway).to_string()),
-            (
-                NetworkAnswer::Done
-                | NetworkAnswer::Found(_)
-                | NetworkAnswer::Endpoint(_)
-                | NetworkAnswer::Joined { .. },
-                _,
-            ) => Err(another()),
+            _ => Err(refused(OTHER_ANSWER)),
         }
     }
 
@@ -178,8 +172,4 @@ fn joined(ifname: &str, inside: &str, grant: Option<&Grant>, gateway: Option<Ipv
         // Without a router here, Docker would give the container one of Docker's own.
         "DisableGatewayService": gateway.is_none(),
     })
-}
-
-fn another() -> Refused {
-    refused(OTHER_ANSWER)
 }

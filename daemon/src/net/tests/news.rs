@@ -19,7 +19,7 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
 /// Returns what the kernel reported unasked up to now.
 fn left_over(lab: &mut Lab) -> Vec<KernelMessage> {
     let news = |event| match event {
-        NetReport::Kernel(news) => Some(news.into_message()),
+        NetReport::Kernel(news) => Some(news.event),
         _ => None,
     };
     lab.left_over().into_iter().filter_map(news).collect()

@@ -73,7 +73,7 @@ fn all_that_an_earlier_release_wrote_is_read() {
         (found.records.len(), found.doors.len(), found.ranges.len()),
         (7, 3, 1)
     );
-    assert_eq!((of_earlier.last_event(), of_earlier.is_whole()), (1, true));
+    assert_eq!((of_earlier.last_event, of_earlier.is_whole), (1, true));
     assert_eq!(damaged_files(earlier.path()), [] as [PathBuf; 0]);
 }
 
