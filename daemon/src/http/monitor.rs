@@ -32,8 +32,6 @@ pub(super) struct Said {
     first_seen: Mutex<FirstSeen>,
     /// All bindings, for callers that only read.
     pub(super) bindings: Fresh<Response<Full<Bytes>>>,
-    /// All local ranges, for callers that only read.
-    pub(super) ranges: Fresh<Response<Full<Bytes>>>,
 }
 
 /// Returns all numbers, and all that is wrong; `None` if the daemon stops.

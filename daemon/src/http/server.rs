@@ -349,16 +349,12 @@ async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<F
             let answer = async move { answered(operator::bindings("", &asker).await) };
             said.bindings.or(answer).await
         }
-        (&Method::GET, wire_control::RANGES) => {
-            let answer = async move { answered(operator::ranges(&asker).await) };
-            said.ranges.or(answer).await
-        }
         (&Method::GET, wire_control::STATUS) => {
             let answer = async move { answered(operator::status(&asker).await) };
             said.status.or(answer).await
         }
-        // These are not the same for all.
-        (&Method::GET, wire_control::BINDINGS | wire_control::SHOW) => {
+        // These are not the same for all, or asked for rarely.
+        (&Method::GET, wire_control::BINDINGS | wire_control::SHOW | wire_control::RANGES) => {
             let _waits = match waits(caller) {
                 Ok(place) => place,
                 Err(refusal) => return answered(Err::<(), _>(refusal)),
@@ -384,21 +380,19 @@ async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<F
 
 async fn respond_cni(body: Incoming, caller: &Caller) -> Response<Full<Bytes>> {
     let result = match understand(body, caller).await {
-        Ok(understood) => cni(understood, caller)
-            .await
-            .map_err(|error| (status(error.code), error)),
-        Err(refused) => Err(refused),
+        Ok(understood) => cni(understood, caller).await,
+        Err(error) => Err(error),
     };
     match result {
         Ok(text) => json(StatusCode::OK, text),
-        Err((status, error)) => {
+        Err(error) => {
             debug!(
                 code = u32::from(error.code),
                 msg = error.msg,
                 details = error.details,
                 "refused"
             );
-            json(status, to_json(&error))
+            json(status(error.code), to_json(&error))
         }
     }
 }
@@ -411,14 +405,10 @@ struct Understood {
 }
 
 /// Reads a request, and keeps only what is needed: its text may be long, and many callers wait.
-async fn understand(body: Incoming, caller: &Caller) -> Result<Understood, (StatusCode, Error)> {
-    let (body, room) = take_in(body, caller).await.map_err(|unread| {
-        (
-            unread.status(),
-            Error::new(unread.code(), unread.to_string()),
-        )
-    })?;
-    let understood = serde_json::from_slice(&body)
+async fn understand(body: Incoming, caller: &Caller) -> Result<Understood, Error> {
+    let taken_in = take_in(body, caller).await;
+    let (body, _room) = taken_in.map_err(|unread| Error::new(unread.code(), unread.to_string()))?;
+    serde_json::from_slice(&body)
         .map_err(|e| undecodable("the request (is it from leasehold's dhcp plugin?)", &e))
         .and_then(|request: wire::Request| {
             let asked = Asked::parse(&request, &caller.doors().site)?;
@@ -426,9 +416,7 @@ async fn understand(body: Incoming, caller: &Caller) -> Result<Understood, (Stat
                 asked,
                 spooled: spool::path(&caller.door.socket, &request),
             })
-        });
-    drop((body, room));
-    understood.map_err(|error| (status(error.code), error))
+        })
 }
 
 /// Why a request's body was not read.
@@ -446,14 +434,6 @@ enum Unread {
 }
 
 impl Unread {
-    fn status(&self) -> StatusCode {
-        match self {
-            Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Broken(_) => StatusCode::BAD_REQUEST,
-            Self::Slow => StatusCode::REQUEST_TIMEOUT,
-        }
-    }
-
     fn code(&self) -> Code {
         match self {
             Self::TooLong => Code::InvalidConfig,
@@ -545,7 +525,7 @@ async fn log(request: Request<Incoming>, caller: &Caller) -> Result<Log, Refusal
     match *request.method() {
         Method::PUT => {
             let taken_in = take_in(request.into_body(), caller).await;
-            let (body, _room) = taken_in.map_err(|unread| Refusal::new(unread.status(), unread))?;
+            let (body, _room) = taken_in.map_err(Refusal::bad)?;
             logging::change(log, &body)?;
         }
         Method::DELETE => log.reset(),
