@@ -233,7 +233,8 @@ impl Acquire {
 
 impl Living for Acquire {
     fn signal(&mut self, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
-        if self.phase != Phase::Ask {
+        // An address of a range that a station uses is about to be replaced by another: no server is asked.
+        if self.phase != Phase::Ask || self.of_range().is_some() {
             return SAME;
         }
         if cx.own.exchange.is_closed()

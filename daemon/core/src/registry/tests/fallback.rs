@@ -1,5 +1,6 @@
 //! Addresses of local ranges for containers that no server answers.
 
+use super::docker::*;
 use super::rig::*;
 use crate::range::{RangeConfig, Sets};
 use crate::source::Source;
@@ -149,6 +150,17 @@ fn a_fallback_passes_over_an_address_in_use() {
     assert_eq!(rig.given(add), "192.0.2.202/24");
     rig.assert_only_discovers();
     assert!(rig.told(EventKind::Conflict) > 0);
+}
+
+#[test]
+fn a_macvlan_probes_the_next_address_too() {
+    let mut rig = silent();
+    rig.beside = true;
+    let used = "192.0.2.201".parse().unwrap();
+    rig.stations.insert(used, NEIGHBOUR);
+    let add = rig.endpoint(1);
+    rig.run_until(1030.0);
+    assert_eq!(rig.given(add), "192.0.2.202/24");
 }
 
 #[test]
