@@ -49,7 +49,9 @@ impl Docker {
             .by_id
             .values()
             .filter_map(|pool| pool.lan.as_ref());
-        self.networks.parents().chain(lans.filter_map(Lan::parent))
+        let networks = self.networks.by_id.values();
+        let parents = networks.map(|record| record.wiring.on.as_str());
+        parents.chain(lans.filter_map(Lan::parent))
     }
 
     /// Adds what is known about an ADD's pool: its reservations to the limits, its gateway to the fallback.

@@ -16,11 +16,6 @@ pub(super) struct Networks {
 }
 
 impl Networks {
-    /// Returns the host links that networks are on.
-    pub(super) fn parents(&self) -> impl Iterator<Item = &str> {
-        self.by_id.values().map(|record| record.wiring.on.as_str())
-    }
-
     /// Returns a network, or that it is not known.
     pub(super) fn get(&self, id: &DoorId) -> Result<&NetworkRecord, NetworkFault> {
         self.by_id

@@ -31,11 +31,6 @@ impl Presence {
         matches!(self, Self::TakenOff | Self::Elsewhere)
     }
 
-    /// Returns whether servers can answer to it.
-    pub(crate) fn is_addressed(self) -> bool {
-        self.on_link() && self != Self::Awaited
-    }
-
     /// Returns what a record says about it.
     pub(crate) fn recorded(taken_off: bool, elsewhere: bool) -> Self {
         match (taken_off, elsewhere) {

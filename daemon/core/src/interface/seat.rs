@@ -7,11 +7,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fastrand::Rng;
 use ipnet::IpNet;
 
 use super::given::{Due, Given};
-use super::{Act, Holding, Lack, Presence, Wish, Work, Worked};
+use super::{Act, Holding, Presence, Wish, Work, Worked};
 use crate::grant::Grant;
 use crate::grant::policy::{OnChange, OnExpiry, Policy};
 use crate::link::{LinkCause, LinkRoute, LinkView, Step};
@@ -86,7 +85,8 @@ impl Seat {
     /// Returns whether servers can answer to the leased address. Until it is seen on the interface it may be elsewhere, and
     /// packets that bear it from here would mislead others.
     pub(crate) fn is_addressed(&self) -> bool {
-        self.presence.is_addressed() && !self.never_came()
+        let is_awaited = self.presence == Presence::Awaited;
+        self.presence.on_link() && !is_awaited && !self.never_came()
     }
 
     /// Returns whether it is certain that nothing is on the interface, or that what is there belongs to somebody else.
@@ -562,16 +562,6 @@ impl Seat {
             .map_or(Worked::Again { without: None }, |work| {
                 work.on_applied(taken, result, current)
             })
-    }
-
-    /// Tries again after a pause. Returns the pause.
-    pub(crate) fn try_later(
-        &mut self,
-        lack: Option<Lack>,
-        now: Instant,
-        rng: &mut Rng,
-    ) -> Duration {
-        self.due().try_later(lack, now, rng)
     }
 }
 

@@ -22,14 +22,8 @@ pub struct Line {
 impl Line {
     /// Returns the line over a LAN's link that was found like this. `shared`: the LAN's clients have the link's Ethernet address.
     pub fn over(link: Link, found: &LinkView, shared: bool) -> Self {
-        let is_plain = matches!(
-            link,
-            Link::Parent {
-                vlan: 0,
-                port: false,
-                ..
-            }
-        ) && !found.bridge;
+        let is_port = found.bridge || link.is_port();
+        let is_plain = !is_port && matches!(link, Link::Parent { vlan: 0, .. });
         Self {
             link,
             may_go: is_plain && !shared && !cut(Rule::Beside),

@@ -392,18 +392,7 @@ impl Outbox {
         self.ask(waiter, |op| Effect::ListOwn { op });
     }
 
-    pub(crate) fn survey(&mut self, owner: BindingId, link: Link, lan: &Lan, counts: bool) {
-        let waiter = Waiter::Binding(owner, Task::Survey);
-        self.survey_for(waiter, link, lan, counts);
-    }
-
-    pub(crate) fn survey_for(
-        &mut self,
-        waiter: Waiter,
-        link: Link,
-        lan: &Lan,
-        counts: bool,
-    ) -> OpId {
+    pub(crate) fn survey(&mut self, waiter: Waiter, link: Link, lan: &Lan, counts: bool) -> OpId {
         let lan_parent = lan.parent().map(str::to_owned);
         self.ask(waiter, |op| Effect::Survey {
             op,

@@ -13,20 +13,13 @@ use super::timers::Key;
 use super::{Registry, rivals};
 use crate::backoff::RARELY;
 use crate::binding::{Binding, Common, Known, Life, Owed, Release};
-use crate::effect::{Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, RequestId};
+use crate::effect::{Add, Adoptee, Answer, ClientIdRule, Failure, RequestId};
 use crate::identity::{Attachment, ClientId, Identity, Lan};
 use crate::interface::At;
 use crate::link::{Cookie, Link, LinkCause, LinkView};
 use crate::record::BindingId;
 use crate::source::{Client, Lease};
 use crate::time::Instant;
-
-/// Sockets that were opened when an ADD's link was looked at. The ADD goes on over them at once, or they are closed.
-#[derive(Debug)]
-pub(super) struct Spare {
-    pub(super) exchange: ExchangeId,
-    pub(super) attachment: Attachment,
-}
 
 impl Registry {
     /// Begins the ADD whose turn it is.
@@ -261,8 +254,8 @@ impl Registry {
             None => Urgency::Caller,
         };
         if self.turns.permits.ask(&lan, id, urgency) {
-            let spare = self.spare.take_if(|it| it.attachment == *attachment);
-            let sockets = spare.map(|spare| spare.exchange);
+            let spare = self.spare.take_if(|(_, whose)| whose == attachment);
+            let sockets = spare.map(|(exchange, _)| exchange);
             self.tables.with(id, |life, cx| life.on_permit(sockets, cx));
         }
     }

@@ -51,7 +51,6 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use self::add::Spare;
 use self::adopt::Adoptions;
 use self::clocks::Clocks;
 use self::fallback::Fallbacks;
@@ -76,7 +75,7 @@ pub(crate) use crate::binding::Binding;
 use crate::binding::{Hold, Release};
 use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, OpId, Outcome, Which, Why};
 use crate::event::Event;
-use crate::identity::IdentityKey;
+use crate::identity::{Attachment, IdentityKey};
 use crate::interface::{At, News};
 use crate::link::{Cookie, KernelMessage, LinkCause};
 use crate::outbox::{Owner, Report, Waiter};
@@ -125,8 +124,9 @@ pub(crate) struct Registry {
     fallbacks: Fallbacks,
     audit: Audit,
     pub(crate) seeking: Seeking,
-    /// Open during the current input.
-    spare: Option<Spare>,
+    /// Sockets that were opened when the link of this attachment's ADD was looked at. The ADD goes on over them during the current input,
+    /// or they are closed.
+    spare: Option<(ExchangeId, Attachment)>,
     /// What must still be said to the doors above.
     pub(crate) notices: VecDeque<Notice>,
 }
@@ -221,15 +221,11 @@ impl Registry {
                     .with(id, |life, cx| life.on_done(task, outcome, cx));
             }
             Some(Waiter::Operation(attachment)) => {
-                self.spare = sockets.map(|exchange| Spare {
-                    exchange,
-                    attachment: attachment.clone(),
-                });
+                self.spare = sockets.map(|exchange| (exchange, attachment.clone()));
                 self.operation_done(attachment, outcome);
-                let unused = self.spare.take();
-                unused
-                    .into_iter()
-                    .for_each(|it| self.tables.out.close(it.exchange));
+                if let Some((unused, _)) = self.spare.take() {
+                    self.tables.out.close(unused);
+                }
             }
             Some(Waiter::Audit(at)) => self.audit.done(&mut self.tables, &self.slots, at, outcome),
             Some(Waiter::Call(id)) => self.call_done(id, outcome),
@@ -360,10 +356,10 @@ impl Registry {
             KernelMessage::Ethernet(at, mac) => {
                 self.tables.interfaces.has_news(at);
                 self.tables.has_ethernet(at, mac);
-                self.seeking.appeared(&mut self.tables, mac, None);
+                self.seeking.seek(&mut self.tables, Some(mac), None);
             }
             KernelMessage::Appeared { number, mac } => {
-                self.seeking.appeared(&mut self.tables, mac, Some(number))
+                self.seeking.seek(&mut self.tables, Some(mac), Some(number))
             }
             KernelMessage::OwnLink { owner, there } => {
                 self.notices.push_back(Notice::OwnLink { owner, there })

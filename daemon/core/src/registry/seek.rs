@@ -152,14 +152,6 @@ impl Seeking {
         self.seek(tables, None, None);
     }
 
-    /// Looks for the sought interfaces with this Ethernet address: one was seen in the namespace with this number, or in a known
-    /// one.
-    pub(super) fn appeared(&mut self, tables: &mut Tables, mac: Mac, number: Option<i32>) {
-        if self.sought(tables).any(|it| it.sought() == Some(mac)) {
-            self.seek(tables, Some(mac), number);
-        }
-    }
-
     /// Looks for all interfaces that are sought, on behalf of an ADD.
     pub(super) fn seek_for(&mut self, tables: &mut Tables, attachment: &Attachment) {
         self.adds.insert(attachment.clone());

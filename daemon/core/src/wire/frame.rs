@@ -57,9 +57,9 @@ pub struct Udp<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArpOp {
     /// Who has the target address?
-    Request,
+    Request = 1,
     /// The sender has the sender address.
-    Reply,
+    Reply = 2,
 }
 
 /// An ARP packet (RFC 826). Decoding checks its form, not its claims: the sender's Ethernet address need not be the
@@ -131,6 +131,8 @@ const ETHERTYPE_ARP: u16 = 0x0806;
 /// 802.1Q, 802.1ad, and the stacking tag from before 802.1ad.
 const ETHERTYPES_TAG: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 const PROTOCOL_UDP: u8 = 17;
+/// What an ARP packet begins with (RFC 826): hardware and protocol, and the lengths of their addresses.
+const IPV4_OVER_ETHERNET: [u8; 6] = [0, 1, 8, 0, 6, 4];
 const IPV4_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 
@@ -245,23 +247,9 @@ fn decode_arp(
     source_mac: Mac,
     destination_mac: Mac,
 ) -> Result<Arp, BadFrame> {
-    let mut header = || {
-        Some((
-            reader.u16()?,
-            reader.u16()?,
-            reader.u8()?,
-            reader.u8()?,
-            reader.u16()?,
-        ))
-    };
-    let (hardware, protocol, hardware_length, protocol_length, op) =
-        header().ok_or(BadFrame::Arp)?;
-    if (hardware, protocol, hardware_length, protocol_length) != (1, ETHERTYPE_IPV4, 6, 4) {
-        return Err(BadFrame::Arp);
-    }
-    let op = match op {
-        1 => ArpOp::Request,
-        2 => ArpOp::Reply,
+    let op = match (reader.array(), reader.u16()) {
+        (Some(IPV4_OVER_ETHERNET), Some(1)) => ArpOp::Request,
+        (Some(IPV4_OVER_ETHERNET), Some(2)) => ArpOp::Reply,
         _ => return Err(BadFrame::Arp),
     };
     let mut addresses = || Some((reader.mac()?, reader.ipv4()?, reader.mac()?, reader.ipv4()?));
@@ -339,12 +327,8 @@ impl Arp {
             self.destination_mac,
             ETHERTYPE_ARP,
         );
-        frame.extend([0, 1, 8, 0, 6, 4]);
-        let op: u16 = match self.op {
-            ArpOp::Request => 1,
-            ArpOp::Reply => 2,
-        };
-        frame.extend(op.to_be_bytes());
+        frame.extend(IPV4_OVER_ETHERNET);
+        frame.extend((self.op as u16).to_be_bytes());
         frame.extend(self.sender_mac.0);
         frame.extend(self.sender.octets());
         frame.extend(self.target_mac.0);

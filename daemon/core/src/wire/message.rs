@@ -151,26 +151,22 @@ impl<'a> Header<'a> {
     fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut r = Reader(bytes);
         let [op, htype, hlen, _hops] = r.array()?;
+        let xid = r.u32()?;
+        // Secs, flags and ciaddr.
+        r.slice(8)?;
+        let yiaddr = r.ipv4()?;
+        // Siaddr.
+        r.slice(4)?;
+        let (giaddr, chaddr) = (r.ipv4()?, r.mac()?);
+        r.slice(10)?;
         Some(Self {
             op,
             htype,
             hlen,
-            xid: r.u32()?,
-            yiaddr: {
-                // Behind secs, flags and ciaddr.
-                r.slice(8)?;
-                r.ipv4()?
-            },
-            giaddr: {
-                // Behind siaddr.
-                r.slice(4)?;
-                r.ipv4()?
-            },
-            chaddr: {
-                let chaddr = r.mac()?;
-                r.slice(10)?;
-                chaddr
-            },
+            xid,
+            yiaddr,
+            giaddr,
+            chaddr,
             sname: r.slice(64)?,
             file: r.slice(128)?,
             cookie: r.array()?,

@@ -70,6 +70,6 @@ pub(in crate::binding) fn try_later(cause: &dyn fmt::Display, lack: Option<Lack>
     let Some(seat) = cx.interfaces.seat_mut(&cx.own.link, cx.own.id) else {
         return;
     };
-    let pause = seat.try_later(lack, cx.now.boot, cx.rng);
+    let pause = seat.due().try_later(lack, cx.now.boot, cx.rng);
     tracing::warn!(attachment = %cx.own.attachment, %cause, ?pause, "interface not changed: trying again");
 }

@@ -26,7 +26,7 @@ use self::phase::Phase;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
 use crate::binding::common::{siblings, tenancy, warnings};
 use crate::binding::holders::{Claim, Stand};
-use crate::binding::{Common, Cx, Found, Living, Next, Quest, Report, SAME, Want};
+use crate::binding::{Common, Cx, Found, Living, Next, Quest, Report, SAME, Task, Waiter, Want};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::interface::News;
 use crate::link::{Hears, LinkCause, Sockets, Target};
@@ -202,7 +202,8 @@ impl Acquire {
                 let asks = Arp::request(link.mac(), Ipv4Addr::UNSPECIFIED, server);
                 cx.own.exchange.send(vec![asks.encode()], cx.out);
             }
-            cx.out.survey(cx.own.id, link.clone(), lan, counts);
+            let waiter = Waiter::Binding(cx.own.id, Task::Survey);
+            cx.out.survey(waiter, link.clone(), lan, counts);
         }
     }
 

@@ -51,8 +51,7 @@ impl LanInquiry {
         let counts = self.reason.look(None);
         let waiter = Waiter::Above(DoorWaiter::Call(id));
         let link = self.line.as_ref()?.link.clone();
-        desk.out()
-            .survey_for(waiter, link, &self.request.lan, counts);
+        desk.out().survey(waiter, link, &self.request.lan, counts);
         self.reason.due_at(self.began, self.limit)
     }
 

@@ -17,7 +17,7 @@ use crate::effect::{
 };
 use crate::identity::DoorId;
 use crate::job;
-use crate::link::{LinkCause, Target};
+use crate::link::LinkCause;
 use crate::network::NetworkFault;
 use crate::outbox::{DoorWaiter, Outbox, Waiter};
 use crate::pool::{PoolFault, PoolId, PoolRecord, found};
@@ -96,10 +96,6 @@ impl Desk<'_> {
 
     pub(super) fn write(&mut self, waiter: DoorWaiter, changes: Vec<Change>) -> OpId {
         self.out().write_for(Waiter::Above(waiter), changes)
-    }
-
-    pub(super) fn inspect(&mut self, waiter: DoorWaiter, target: Target) -> OpId {
-        self.out().inspect(Waiter::Above(waiter), target)
     }
 
     /// Makes the core ignore the outcomes of a call's effects.

@@ -10,7 +10,7 @@ use crate::identity::DoorId;
 use crate::job::LIMIT;
 use crate::link::{LinkCause, LinkView, Target};
 use crate::network::{MOST_NETWORKS, Mode, NetworkFault, NetworkRecord, Wiring};
-use crate::outbox::DoorWaiter;
+use crate::outbox::{DoorWaiter, Waiter};
 
 /// A network that is being created or deleted.
 #[derive(Debug)]
@@ -52,12 +52,9 @@ impl NetworkChange {
         if desk.docker.networks.by_id.len() >= MOST_NETWORKS {
             return Err(NetworkFault::Full(MOST_NETWORKS)).into();
         }
-        desk.inspect(
-            DoorWaiter::Call(id),
-            Target::Host {
-                ifname: record.wiring.on.clone(),
-            },
-        );
+        let ifname = record.wiring.on.clone();
+        let waiter = Waiter::Above(DoorWaiter::Call(id));
+        desk.out().inspect(waiter, Target::Host { ifname });
         desk.time_call(id, desk.now().boot + LIMIT);
         Self {
             record,
