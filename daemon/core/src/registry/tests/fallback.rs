@@ -1,6 +1,5 @@
 //! Addresses of local ranges for containers that no server answers.
 
-use super::docker::*;
 use super::rig::*;
 use crate::range::{RangeConfig, Sets};
 use crate::source::Source;
