@@ -17,10 +17,8 @@ pub(crate) struct PidFile(PathBuf);
 impl PidFile {
     /// Writes only the process id, without a newline, as the incumbent does. Replaces what was there; follows no link.
     pub(crate) fn write(path: &Path) -> Result<Self, Cannot> {
-        let mut new = path.as_os_str().to_owned();
-        new.push(format!(".new-{}", process::id()));
         let id = process::id().to_string();
-        let written = small_file::write(path, Path::new(&new), 0o644, id.as_bytes(), false);
+        let written = small_file::write(path, 0o644, id.as_bytes(), false);
         written.map_err(Cannot::with("write the process id to", path))?;
         Ok(Self(path.to_owned()))
     }

@@ -203,11 +203,10 @@ impl Files {
         if fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
             return Ok(());
         }
-        // No file's name begins with a dot.
-        let new = dir.join(".new");
         // Docker makes an empty directory in place of a missing mount source.
         let _ = fs::remove_dir(path);
-        small_file::write(path, &new, 0o644, text.as_bytes(), false)?;
+        // No lease's file has a name that begins with a dot.
+        small_file::write(path, 0o644, text.as_bytes(), false)?;
         debug!(path = %path.display(), "name servers published");
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Small files in directories in which others may write too. Reading one has a bound and waits for nobody; a file is written whole
 //! or not at all.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -27,16 +28,14 @@ pub(crate) fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a file under the name `new`, and then moves it to `path`. If it is `durable`, its contents are on disk before.
-pub(crate) fn write(
-    path: &Path,
-    new: &Path,
-    mode: u32,
-    bytes: &[u8],
-    durable: bool,
-) -> io::Result<()> {
-    write_new(new, mode, bytes, durable)?;
-    fs::rename(new, path).inspect_err(|_| drop(remove(new)))
+/// Writes a file under another name beside it, which begins with a dot, and then moves it to `path`. If it is `durable`, its contents
+/// are on disk before.
+pub(crate) fn write(path: &Path, mode: u32, bytes: &[u8], durable: bool) -> io::Result<()> {
+    let mut name = OsString::from(".new-");
+    name.push(path.file_name().unwrap_or_default());
+    let new = path.with_file_name(name);
+    write_new(&new, mode, bytes, durable)?;
+    fs::rename(&new, path).inspect_err(|_| drop(remove(&new)))
 }
 
 /// Writes a file in place of any of that name, or leaves none.

@@ -61,15 +61,6 @@ pub fn end(socket: &Path, store: u64, binding: u64) -> PathBuf {
     socket.with_file_name(name(socket, ".end-", &format!("{store:016x}-{binding}")))
 }
 
-/// Returns the name under which the daemon writes the file that then becomes [`end`].
-pub fn unfinished_end(socket: &Path, store: u64, binding: u64) -> PathBuf {
-    socket.with_file_name(name(
-        socket,
-        ".new-",
-        &format!("end-{store:016x}-{binding}"),
-    ))
-}
-
 /// Returns the binding of this store whose end the file `name` keeps; `None` if it keeps none.
 pub fn ended(socket: &Path, store: u64, name: &OsStr) -> Option<u64> {
     kind_of(socket, name, ".end-")?

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use leasehold_api::spool;
@@ -17,9 +18,6 @@ use tracing::{error, warn};
 
 use super::ends;
 use crate::{beside, small_file};
-
-/// The file that is being written.
-const UNFINISHED: &str = "unfinished";
 
 /// The copy.
 pub(super) struct Copied {
@@ -63,7 +61,12 @@ impl Copied {
             return None;
         }
         let mut entries = Vec::new();
-        for path in self.files().filter(|path| !path.ends_with(UNFINISHED)) {
+        // A file that is being written has a name that begins with a dot.
+        let is_whole = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default();
+            !name.as_bytes().starts_with(b".")
+        };
+        for path in self.files().filter(is_whole) {
             match ends::read::<Entry>(&path) {
                 Ok(entry) => entries.push(entry),
                 Err(error) => {
@@ -133,10 +136,9 @@ impl Copied {
 
     /// Writes a file, which is there whole or not at all. It need not survive a reboot.
     fn write(&self, path: &Path, entry: &Entry) -> io::Result<()> {
-        let unfinished = self.directory.join(UNFINISHED);
         small_file::make_directories(&self.directory, 0o700)?;
         let bytes = serde_json::to_vec(entry)?;
-        small_file::write(path, &unfinished, 0o600, &bytes, false)
+        small_file::write(path, 0o600, &bytes, false)
     }
 
     /// Returns the file of the record that a change is about.
@@ -157,9 +159,7 @@ impl Copied {
     }
 
     fn files(&self) -> impl Iterator<Item = PathBuf> + use<> {
-        fs::read_dir(&self.directory)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Some(entry.ok()?.path()))
+        let entries = fs::read_dir(&self.directory).into_iter().flatten();
+        entries.filter_map(|entry| Some(entry.ok()?.path()))
     }
 }

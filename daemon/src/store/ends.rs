@@ -111,11 +111,7 @@ impl Ends {
             }
         }
         let path = self.path(binding);
-        write(
-            &path,
-            &spool::unfinished_end(&self.socket, self.store, binding.0),
-            &entry,
-        )?;
+        write(&path, &entry)?;
         warn!(binding = binding.0, file = %path.display(), "store not written: this end is kept beside the socket");
         self.waiting.insert(binding, entry);
         Ok(())
@@ -165,8 +161,8 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
 }
 
 /// Writes an entry, and its name in the directory.
-fn write(path: &Path, unfinished: &Path, entry: &Entry) -> io::Result<()> {
-    small_file::write(path, unfinished, 0o600, &serde_json::to_vec(entry)?, true)?;
+fn write(path: &Path, entry: &Entry) -> io::Result<()> {
+    small_file::write(path, 0o600, &serde_json::to_vec(entry)?, true)?;
     File::open(beside::directory(path)).and_then(|directory| directory.sync_all())
 }
 

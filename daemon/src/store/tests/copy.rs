@@ -42,7 +42,7 @@ impl Host {
             events,
         )
         .unwrap();
-        let (id, is_whole) = (store.id(), store.is_whole());
+        let (id, is_whole) = (store.id, store.is_whole);
         for change in changes {
             assert_eq!(write(&store, &mut ends, vec![change]), Ok(()));
         }
@@ -302,7 +302,7 @@ fn a_file_of_the_copy_that_cannot_be_read_is_left_out() {
     assert_eq!(files.len(), 5);
     fs::write(host.copy().join("lease-1"), "{\"half\":").unwrap();
     // A daemon was killed over this one.
-    fs::write(host.copy().join("unfinished"), "{").unwrap();
+    fs::write(host.copy().join(".new-lease-9"), "{").unwrap();
     host.loses_its_store();
     let found = host.runs(vec![]);
     assert_eq!((found.leases, found.doors), (unconfirmed(&[3]), told()));
