@@ -216,10 +216,11 @@ impl Cached {
             .iter()
             .map(|(key, value)| format!("{key}={value}"))
             .collect();
+        let netns = cni_cache::netns(&self.netns, &self.result, &self.if_name);
         let env = Env {
             command: Some("ADD".to_owned()),
             container_id: Some(self.container_id.clone()),
-            netns: Some(self.netns().ok_or(Unusable::NoNetns)?.to_owned()),
+            netns: Some(netns.ok_or(Unusable::NoNetns)?.to_owned()),
             ifname: Some(self.if_name.clone()),
             args: Some(args.join(";")),
             ..Env::default()
@@ -228,10 +229,6 @@ impl Cached {
             env,
             config: Value::Object(plugin).to_string(),
         })
-    }
-
-    fn netns(&self) -> Option<&str> {
-        cni_cache::netns(&self.netns, &self.result, &self.if_name)
     }
 
     /// Returns the Ethernet address that the plugins gave the interface.

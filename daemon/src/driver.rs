@@ -69,7 +69,6 @@ pub(crate) fn run(settings: Settings) -> Result<(), StartError> {
         return Err(StartError::HostPrefix(settings.args.host_prefix.clone()));
     }
     let shares = Shares::of(raise_open_files());
-    debug!(?shares, "open files");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -121,7 +120,7 @@ async fn hold(
     // Whether the store is new or was set aside: without a record nothing is known about what is running. The same is true of a
     // record that does not parse.
     let adopting = Unfinished::of(&settings.args.state_dir);
-    let adoptees = match known.records.is_empty() || !store.is_whole() || adopting.is_left() {
+    let adoptees = match known.records.is_empty() || !store.is_whole || adopting.is_left() {
         true => adopt::find(
             &settings.args.cni_cache,
             &settings.args.host_prefix,
@@ -218,7 +217,7 @@ impl Driver {
         let config = NetConfig {
             host_prefix: settings.args.host_prefix.clone(),
             docker_netns,
-            store: StoreId(store.id()),
+            store: StoreId(store.id),
             workers: WORKERS,
             sockets: shares.sockets,
         };
@@ -531,7 +530,7 @@ impl Driver {
                 .iter()
                 .map(|place| place.path().to_owned())
                 .collect(),
-            store: self.store.path().to_owned(),
+            store: self.store.path.clone(),
             ..Snapshot::default()
         }
     }

@@ -66,7 +66,7 @@ pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(Flush, Filter), L
         .flatten();
     let layer_and_flush = match journal {
         Some(journal) => {
-            queue::start(journal).map(|(queue, flush)| (journal::Fields::new(queue).boxed(), flush))
+            queue::start(journal).map(|(queue, flush)| (journal::Fields(queue).boxed(), flush))
         }
         None => queue::start(io::stderr()).map(|(queue, flush)| {
             let lines = fmt::layer().with_writer(queue);

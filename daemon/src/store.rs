@@ -7,7 +7,6 @@
 
 mod commits;
 mod copy;
-mod doors;
 mod ends;
 mod file;
 pub(crate) mod journal;
@@ -145,9 +144,11 @@ pub(crate) struct Store {
     commits: CommitCounts,
     journal: Journal,
     writer: JoinHandle<()>,
-    path: PathBuf,
-    id: u64,
-    is_whole: bool,
+    pub(crate) path: PathBuf,
+    /// The store's name, which no other has.
+    pub(crate) id: u64,
+    /// Whether every record was returned when the file was opened: it was there, and all that was in it could be read.
+    pub(crate) is_whole: bool,
 }
 
 impl Store {
@@ -198,20 +199,6 @@ impl Store {
             },
             stored,
         ))
-    }
-
-    /// Returns the store's name, which no other has.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Returns whether every record was returned when the file was opened: it was there, and all that was in it could be read.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.is_whole
     }
 
     /// Queues a transaction. Transactions happen in the order of these calls; each is answered by one [`Persisted`].

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 
 use leasehold_api::MAX_ADD_TIMEOUT;
-use tracing::debug;
 
 use crate::cli::DaemonArgs;
 use crate::http::{MachineId, Site};
@@ -58,9 +57,6 @@ impl Settings {
         let machine_id = fs::read_to_string(&path)
             .ok()
             .and_then(|text| MachineId::parse(&text));
-        if machine_id.is_none() {
-            debug!(path = %path.display(), "no machine id: refusing networks with clientId duid");
-        }
         Site {
             machine_id,
             broadcast: self.args.broadcast,

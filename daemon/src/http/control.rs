@@ -84,7 +84,10 @@ pub(super) fn binding(row: &Row) -> control::Binding {
             .map(|address| address.net)
             .collect(),
         state: row.state.as_str().to_owned(),
-        source: row.tenure.as_ref().map(|tenure| source(tenure.by)),
+        source: row.tenure.as_ref().map(|tenure| match tenure.by {
+            Grantor::Server(_) => control::Source::Server,
+            Grantor::Range => control::Source::Range,
+        }),
         server: row.tenure.as_ref().and_then(|tenure| tenure.by.server()),
         lost: row.lost,
         asked_in_vain: row.in_vain.map(|(times, _)| times),
@@ -105,13 +108,6 @@ pub(super) fn binding(row: &Row) -> control::Binding {
 /// Returns how many seconds it was granted for; `None`: for ever.
 fn granted_for(tenure: &Tenure) -> Option<u64> {
     Some(tenure.times?.ends.saturating_since(tenure.start).as_secs())
-}
-
-fn source(by: Grantor) -> control::Source {
-    match by {
-        Grantor::Server(_) => control::Source::Server,
-        Grantor::Range => control::Source::Range,
-    }
 }
 
 pub(super) fn attachment(attachment: &Attachment) -> control::Attachment {

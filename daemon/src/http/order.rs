@@ -1,7 +1,5 @@
 //! `POST /v1/renew` and `POST /v1/release`: an operator's orders, and their outcomes. Pure.
 
-use std::time::Duration;
-
 use leasehold_api::control::{self, Outcome};
 use leasehold_core::effect::{Obeyed, Order, Upshot, Verb, Which};
 
@@ -88,7 +86,7 @@ fn upshot(
 fn outcome(upshot: &Upshot) -> (Outcome, String) {
     match upshot {
         Upshot::Extended { server, .. } => (Outcome::Extended, format!("server {server} extended it")),
-        Upshot::Fresh(ago) => (Outcome::Recent, format!("it was extended {} ago", seconds(*ago))),
+        Upshot::Fresh(ago) => (Outcome::Recent, format!("it was extended {} s ago", ago.as_secs())),
         Upshot::Unanswered(why) => {
             let why = why.as_deref().unwrap_or("no server answered");
             (Outcome::Unanswered, format!("{why}; it is held as before, and requested again at T1"))
@@ -117,12 +115,10 @@ fn outcome(upshot: &Upshot) -> (Outcome, String) {
     }
 }
 
-fn seconds(duration: Duration) -> String {
-    format!("{} s", duration.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use leasehold_core::effect::{Failure, StoreCause};
     use leasehold_core::identity::Attachment;
 

@@ -108,10 +108,11 @@ fn leases(snapshot: &Snapshot) -> Leases {
 }
 
 fn servers(rows: &[Row], silent: &[(Lan, Ipv4Addr, Duration)]) -> Vec<Server> {
-    let mut found: BTreeMap<_, Seen> = BTreeMap::new();
+    // How many leases are of each, and for how long it has extended none.
+    let mut found: BTreeMap<_, (u64, Option<Duration>)> = BTreeMap::new();
     for (lan, server, silent) in silent {
-        let seen = found.entry((lan, IpAddr::V4(*server))).or_default();
-        seen.silent = Some(*silent);
+        let (_, of) = found.entry((lan, IpAddr::V4(*server))).or_default();
+        *of = Some(*silent);
     }
     for row in rows {
         let (Some(tenure), Some(identity)) = (&row.tenure, &row.identity) else {
@@ -120,24 +121,16 @@ fn servers(rows: &[Row], silent: &[(Lan, Ipv4Addr, Duration)]) -> Vec<Server> {
         let Some(server) = tenure.by.server() else {
             continue;
         };
-        let seen = found.entry((&identity.lan, server)).or_default();
-        seen.leases += 1;
+        let (leases, _) = found.entry((&identity.lan, server)).or_default();
+        *leases += 1;
     }
-    let server = |((of, server), seen): ((_, _), Seen)| Server {
+    let server = |((of, server), (leases, silent)): ((_, _), (_, Option<Duration>))| Server {
         server,
         lan: lan(of),
-        leases: seen.leases,
-        seconds_silent: seen.silent.map(|silent| silent.as_secs()),
+        leases,
+        seconds_silent: silent.map(|silent| silent.as_secs()),
     };
     found.into_iter().map(server).collect()
-}
-
-/// What is known about a server.
-#[derive(Default)]
-struct Seen {
-    leases: u64,
-    /// For how long it has extended no lease.
-    silent: Option<Duration>,
 }
 
 #[cfg(test)]

@@ -62,13 +62,7 @@ impl Write for Journal {
 }
 
 /// Makes an entry of each event.
-pub(super) struct Fields(Queue);
-
-impl Fields {
-    pub(super) fn new(queue: Queue) -> Self {
-        Self(queue)
-    }
-}
+pub(super) struct Fields(pub(super) Queue);
 
 impl<S: Subscriber> Layer<S> for Fields {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
@@ -186,7 +180,7 @@ mod tests {
             path,
         };
         let (queue, flush) = queue::start(sink).unwrap();
-        with_default(registry().with(Fields::new(queue)), || {
+        with_default(registry().with(Fields(queue)), || {
             info!(attachment = %"lan/c1/eth0", address = %"10.0.0.1", "lease acquired");
             warn!("two\nlines {}", "x".repeat(2 * LONGEST));
         });

@@ -84,17 +84,7 @@ impl Watch {
     /// Checks the namespaces whose paths have gone.
     async fn hear_paths(&self) {
         loop {
-            let heard = match self.paths.wait().await {
-                Ok(mut ready) => {
-                    let heard = self.teller.registrar.paths.hear();
-                    if let Ok(Heard::Nothing) = heard {
-                        ready.is_over();
-                    }
-                    heard.map_err(io::Error::from)
-                }
-                Err(error) => Err(error),
-            };
-            match heard {
+            match self.heard().await {
                 Ok(Heard::Gone(names)) => {
                     let doubted = self.teller.registrar.book().named(&names);
                     doubted
@@ -106,6 +96,16 @@ impl Watch {
                 Err(error) => return warn!(%error, "cannot watch paths of namespaces any more"),
             }
         }
+    }
+
+    /// Waits for news of paths, or for nothing.
+    async fn heard(&self) -> io::Result<Heard> {
+        let mut ready = self.paths.wait().await?;
+        let heard = self.teller.registrar.paths.hear()?;
+        if heard == Heard::Nothing {
+            ready.is_over();
+        }
+        Ok(heard)
     }
 
     async fn hear_kernel(&self) {

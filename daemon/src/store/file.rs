@@ -8,18 +8,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use leasehold_core::docker;
 use leasehold_core::effect::StoreCause;
 use leasehold_core::event::Event;
 use leasehold_core::record::{BindingId, Change, DoorKey, DoorRecord, Record};
 use leasehold_core::time::Instant as LeaseInstant;
 use redb::backends::InMemoryBackend;
 use redb::{
-    Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata,
-    StorageBackend, TableDefinition, WriteTransaction,
+    Builder, Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable,
+    ReadableTableMetadata, StorageBackend, TableDefinition, WriteTransaction,
 };
 
 use super::copy::Copied;
-use super::doors;
 use super::journal::{self, Reading, Runs};
 use super::named;
 use super::on_disk::{OnDisk, set_aside, sync_dir, unix_seconds};
@@ -524,7 +524,7 @@ fn read(database: &Database, id: u64, is_new: bool) -> Result<Contents, redb::Er
     }
     let stored = Stored {
         records,
-        doors: doors::read(&txn)?,
+        doors: doors(&txn)?,
         ranges: ranges::read(&txn)?,
     };
     Ok(Contents {
@@ -534,6 +534,20 @@ fn read(database: &Database, id: u64, is_new: bool) -> Result<Contents, redb::Er
         id,
         last_event: journal::last(database)?,
     })
+}
+
+/// Reads what front doors keep, each record by its name. Only the core reads them.
+fn doors(txn: &ReadTransaction) -> Result<Vec<DoorRecord>, redb::Error> {
+    let mut records = Vec::new();
+    for table in docker::TABLES {
+        named::read(txn, named::table(table), |name, json| {
+            let (table, name) = (table.to_owned(), name.to_owned());
+            let key = DoorKey { table, name };
+            let json = String::from_utf8_lossy(json).into_owned();
+            records.push(DoorRecord { key, json });
+        })?;
+    }
+    Ok(records)
 }
 
 fn transact(

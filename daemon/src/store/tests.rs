@@ -310,7 +310,7 @@ fn a_file_keeps_its_name_and_no_other_has_it() {
     .unwrap();
     let id = |dir: &TempDir| {
         let (store, _, _ends) = open(dir.path());
-        let id = store.id();
+        let id = store.id;
         store.close();
         id
     };
@@ -749,7 +749,7 @@ fn an_end_of_an_earlier_lease_ends_no_later_one() {
     let dir = TempDir::new().unwrap();
     let (store, ..) = open(dir.path());
     store.persist(OpId(1), vec![put(1, 1), put(2, 2)]);
-    let id = store.id();
+    let id = store.id;
     store.close();
     let socket = dir.path().join("dhcp.sock");
     let leave = |binding: u64, start: u64| {

@@ -90,11 +90,8 @@ pub(crate) fn capture(args: &CaptureArgs) -> anyhow::Result<String> {
         }
         file.flush().with_context(unwritten)?;
     }
-    let lost = if missed == 0 {
-        String::new()
-    } else {
-        format!(", {missed} came too fast")
-    };
+    let lost = (missed > 0).then(|| format!(", {missed} came too fast"));
+    let lost = lost.unwrap_or_default();
     let plural = if frames == 1 { "" } else { "s" };
     Ok(format!("{frames} frame{plural}{lost}\n"))
 }

@@ -39,14 +39,6 @@ impl Finding {
         }
     }
 
-    pub(super) fn unseen(
-        check: &'static str,
-        found: impl Into<String>,
-        way_out: impl Into<String>,
-    ) -> Self {
-        Self::of(Level::Unseen, check, found, way_out)
-    }
-
     pub(super) fn warning(
         check: &'static str,
         found: impl Into<String>,
@@ -63,7 +55,7 @@ impl Finding {
         Self::of(Level::Failure, check, found, way_out)
     }
 
-    fn of(
+    pub(super) fn of(
         level: Level,
         check: &'static str,
         found: impl Into<String>,

@@ -2,12 +2,13 @@
 
 use std::fs;
 
-use super::finding::Finding;
+use super::finding::{Finding, Level};
 
 /// `processes` are those of the replaced plugin's daemons, as far as they do not answer at our socket.
 pub(super) fn incumbent(processes: &[u32], in_container: bool) -> Finding {
     match processes {
-        [] if in_container => Finding::unseen(
+        [] if in_container => Finding::of(
+            Level::Unseen,
             "replaced plugin",
             "the daemon's own container does not show the host's processes: whether `dhcp daemon` or dockerd runs is not known",
             "on the host: pgrep -af 'dhcp daemon|dockerd'",
@@ -62,7 +63,6 @@ pub(super) fn neighbours(most: u64, leases: u64) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::doctor::finding::Level;
 
     #[test]
     fn the_neighbour_table_has_room_for_each_lease_twice() {

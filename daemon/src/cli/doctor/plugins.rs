@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::finding::Finding;
+use super::finding::{Finding, Level};
 use crate::cli::install::{OfTheHost, shim_version};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -64,7 +64,8 @@ pub(super) fn plugins(directories: &[PluginDirectory], in_container: bool) -> Ve
         })
         .collect();
     if findings.is_empty() && in_container {
-        return vec![Finding::unseen(
+        return vec![Finding::of(
+            Level::Unseen,
             "CNI plugin",
             "the host's directories for CNI plugins cannot be seen from the daemon's own container",
             "mount them read-only, and name them with --cni-bin-dir",
@@ -113,7 +114,6 @@ fn plugin(directory: &PluginDirectory, is_installed: bool) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::doctor::finding::Level;
 
     /// What one directory may have is in `daemon/tests/daemon/doctor.rs`.
     #[test]

@@ -86,10 +86,8 @@ pub(super) struct Judge {
 impl Judge {
     /// Returns the judge for clients that believe `servers` of this network, or all servers.
     pub(super) fn new(network: Option<(String, Servers)>) -> Self {
-        Self {
-            network,
-            seen: BTreeSet::new(),
-        }
+        let seen = BTreeSet::new();
+        Self { network, seen }
     }
 
     /// Returns an answer, unless the same answer came before.
