@@ -100,7 +100,7 @@ pub(super) struct Pacing {
 }
 
 /// Who waits for an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Urgency {
     /// A caller.
     Caller,
@@ -111,7 +111,7 @@ pub(super) enum Urgency {
 #[derive(Debug, Default)]
 struct Queue {
     active: BTreeMap<BindingId, Urgency>,
-    waiting: VecDeque<(BindingId, Urgency)>,
+    waiting: BTreeMap<Urgency, VecDeque<BindingId>>,
 }
 
 impl Pacing {
@@ -129,7 +129,7 @@ impl Pacing {
             queue.active.insert(binding, urgency);
             return true;
         }
-        queue.waiting.push_back((binding, urgency));
+        queue.waiting.entry(urgency).or_default().push_back(binding);
         false
     }
 
@@ -144,7 +144,13 @@ impl Pacing {
     pub(super) fn leave(&mut self, lan: &Lan, binding: BindingId) -> Option<BindingId> {
         let queue = self.lans.get_mut(lan)?;
         let was_active = queue.active.remove(&binding).is_some();
-        queue.waiting.retain(|(waiting, _)| *waiting != binding);
+        if !was_active {
+            queue
+                .waiting
+                .values_mut()
+                .for_each(|line| line.retain(|waiting| *waiting != binding));
+        }
+        queue.waiting.retain(|_, line| !line.is_empty());
         let next = if was_active {
             queue.next(self.permits)
         } else {
@@ -172,9 +178,12 @@ impl Queue {
 
     /// Passes a returned permit to the next in line, if there is one.
     fn next(&mut self, permits: usize) -> Option<BindingId> {
-        let has_room = |(_, urgency): &(_, Urgency)| self.has_room(permits, *urgency);
-        let first = self.waiting.iter().position(has_room)?;
-        let (next, urgency) = self.waiting.remove(first)?;
+        let urgency = *self
+            .waiting
+            .keys()
+            .find(|urgency| self.has_room(permits, **urgency))?;
+        let next = self.waiting.get_mut(&urgency)?.pop_front()?;
+        self.waiting.retain(|_, line| !line.is_empty());
         self.active.insert(next, urgency);
         Some(next)
     }
