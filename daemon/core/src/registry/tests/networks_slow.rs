@@ -71,7 +71,7 @@ fn a_forgotten_endpoint_does_not_hurry_its_successor() {
 }
 
 #[test]
-fn a_stray_link_goes_at_once_for_one_that_wants_its_parent() {
+fn a_stray_link_goes_at_once_for_a_passthru_endpoint() {
     for told in [false, true] {
         let mut rig = Rig::new(8);
         let mut passthru = network("n1");
