@@ -2,8 +2,8 @@
 //!
 //! No link is left behind. A link in the host's namespace without an endpoint is deleted at once. One that stays there too long is
 //! deleted with its endpoint: dockerd was killed between two calls, and forgot it. How long that is depends on what is known: a
-//! container may take minutes to start; a link comes back from a container because that container ended; and if a new endpoint
-//! wants the parent to itself, the link is deleted at once. Links that another store's daemon made are not ours.
+//! container may take minutes to start; a link comes back from a container because that container ended; and if a new endpoint has
+//! the link's Ethernet address, the link is deleted at once. Links that another store's daemon made are not ours.
 
 use std::time::Duration;
 
@@ -189,18 +189,31 @@ impl Desk<'_> {
         self.time_strays();
     }
 
-    /// Deletes the endpoints of a new one's network whose links wait for a container, if it wants their parent to itself: dockerd has
-    /// forgotten them.
+    /// Deletes the endpoints whose links wait for a container, if a new endpoint has their Ethernet address, or wants their parent
+    /// to itself: dockerd has forgotten them.
     pub(super) fn end_strays_beside(&mut self, new: &EndpointRecord, wiring: &Wiring) {
-        if wiring.mode != Mode::Macvlan(MacvlanMode::Passthru) {
-            return;
-        }
-        let is_beside =
-            |record: &EndpointRecord| record.id != new.id && record.network == new.network;
-        for id in self
+        let is_beside = |record: &EndpointRecord| {
+            let other = self
+                .docker
+                .networks
+                .get(&record.network)
+                .ok()
+                .map(|network| &network.wiring);
+            let on_same =
+                other.is_some_and(|other| (&other.on, other.vlan) == (&wiring.on, wiring.vlan));
+            let is_same = record.mac == new.mac && wiring.mode != Mode::Ipvlan;
+            record.id != new.id
+                && on_same
+                && (is_same || wiring.mode == Mode::Macvlan(MacvlanMode::Passthru))
+        };
+        let by_id = self
             .docker
-            .endpoints(|endpoint| endpoint.waits().is_some_and(is_beside))
-        {
+            .endpoints
+            .by_id
+            .iter()
+            .filter(|(_, endpoint)| endpoint.waits().is_some_and(is_beside));
+        let found: Vec<_> = by_id.map(|(id, _)| id.clone()).collect();
+        for id in found {
             tracing::warn!(endpoint = %id, by = %new.id, "Docker has replaced an endpoint by another: deleting its link");
             self.end_endpoint(&id);
         }

@@ -1,8 +1,7 @@
 //! Links of Docker's networks whose containers start slowly, or never.
 
-use super::networks::{OWN, STRAY, endpoint, id, network, with_network};
+use super::networks::{OWN, STRAY, endpoint, id, with_network};
 use super::rig::*;
-use crate::link::own::MacvlanMode;
 
 impl Rig {
     /// Asks for an endpoint whose address Docker has from a pool of ours.
@@ -71,12 +70,9 @@ fn a_forgotten_endpoint_does_not_hurry_its_successor() {
 }
 
 #[test]
-fn a_stray_link_goes_at_once_for_a_passthru_endpoint() {
+fn a_stray_link_goes_at_once_for_a_new_one_with_its_mac() {
     for told in [false, true] {
-        let mut rig = Rig::new(8);
-        let mut passthru = network("n1");
-        passthru.wiring.mode = Mode::Macvlan(MacvlanMode::Passthru);
-        rig.create(passthru);
+        let mut rig = with_network();
         for name in ["e1", "e2"] {
             let create = match told {
                 true => rig.told_endpoint(name, "192.0.2.0/24;;parent=br0"),
