@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::identity::Lan;
 use crate::limits::Limits;
+use crate::network::NetworkRecord;
 use crate::pool::{self, MOST_POOLS, PoolId, PoolRecord};
 use crate::time::Instant;
 
@@ -66,6 +68,20 @@ impl Pools {
             reserved,
             ..id.limits()
         }
+    }
+
+    /// Returns where a network's pool is, if it is not on its LAN. Docker does not say which pool it is, only its subnet.
+    pub(super) fn is_elsewhere(&self, network: &NetworkRecord) -> Option<&Lan> {
+        let of_subnet = || {
+            self.by_id
+                .values()
+                .filter(|pool| network.leases && pool.id.subnet == network.pool)
+        };
+        let may_be = |lan: Option<&Lan>| lan.is_none_or(|lan| network.wiring.is_on(lan));
+        let elsewhere = !of_subnet().any(|pool| may_be(pool.lan.as_ref()));
+        of_subnet()
+            .find_map(|pool| pool.lan.as_ref())
+            .filter(|_| elsewhere)
     }
 
     /// Counts a request for an automatic pool. Returns whether there are too many.

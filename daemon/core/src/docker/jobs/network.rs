@@ -52,6 +52,11 @@ impl NetworkChange {
         if desk.docker.networks.by_id.len() >= MOST_NETWORKS {
             return Err(NetworkFault::Full(MOST_NETWORKS)).into();
         }
+        // No address could be leased for its endpoints, and Docker would only learn that when it makes one.
+        if let Some(leased) = desk.docker.pools.is_elsewhere(&record) {
+            let (leased, own) = (leased.clone(), record.wiring.lan());
+            return Err(NetworkFault::Elsewhere { leased, own }).into();
+        }
         let ifname = record.wiring.on.clone();
         let waiter = Waiter::Above(DoorWaiter::Call(id));
         desk.out().inspect(waiter, Target::Host { ifname });

@@ -79,6 +79,51 @@ fn an_address_leased_on_another_lan_is_refused() {
 }
 
 #[test]
+fn a_network_whose_pool_is_on_another_lan_is_refused() {
+    let mut rig = Rig::new(8);
+    rig.pool(Some("192.0.2.0/24"), None);
+    let on = |link: &str, pool: &str| NetworkRecord {
+        wiring: Wiring {
+            on: link.into(),
+            ..network("n1").wiring
+        },
+        leases: true,
+        pool: pool.parse().unwrap(),
+        ..network("n1")
+    };
+    let other = rig.create(on("br1", "192.0.2.0/24"));
+    assert_says(&rig.failure(other), "--ipam-opt parent=br1");
+    let numbered = rig.create(NetworkRecord {
+        leases: false,
+        ..on("br1", "192.0.2.0/24")
+    });
+    assert!(rig.is_done(numbered), "Docker's own pool is on no LAN");
+    rig.delete_network("n1");
+    for (link, pool) in [("br0", "192.0.2.0/24"), ("br1", "198.51.100.0/24")] {
+        let create = rig.create(on(link, pool));
+        assert!(
+            rig.is_done(create),
+            "{link} {pool}: {:?}",
+            rig.answers[&create]
+        );
+        rig.delete_network("n1");
+    }
+    let lan = lan_on("br1", 0);
+    let beside = crate::effect::PoolRequest {
+        lan,
+        definition: "parent=br1".into(),
+        ..rig.pool_call(Some("192.0.2.0/24"), None)
+    };
+    rig.request(Call::Pool(PoolCall::Request(Box::new(beside))));
+    let create = rig.create(on("br1", "192.0.2.0/24"));
+    assert!(
+        rig.is_done(create),
+        "it is one of the two: {:?}",
+        rig.answers[&create]
+    );
+}
+
+#[test]
 fn a_second_network_in_one_subnet_is_refused() {
     for (sandbox, second, refused) in [
         ("netns/1", "192.0.2.99/24", true),
