@@ -72,18 +72,18 @@ fn run(command: cli::Command) -> anyhow::Result<u8> {
         cli::Command::Daemon(args) => return daemon(args),
         cli::Command::Capture(args) => eprint!("{}", cli::capture(&args)?),
         cli::Command::Doctor(args) => return Ok(cli::doctor(&args, out)?),
-        cli::Command::Log(args) => out.write_all(cli::log(&args)?.as_bytes())?,
+        cli::Command::Log(args) => print(&cli::log(&args)?)?,
         cli::Command::Events(args) => cli::events(&args, out)?,
         cli::Command::Exporter(args) => cli::exporter(&args)?,
         cli::Command::Probe(args) => return Ok(cli::probe(&args, out)? as u8),
         cli::Command::Show(args) => {
             let (text, verdict) = cli::show(&args)?;
-            out.write_all(text.as_bytes())?;
+            print(&text)?;
             return Ok(verdict as u8);
         }
         cli::Command::Status(args) => {
             let (text, is_fine) = cli::status(&args)?;
-            out.write_all(text.as_bytes())?;
+            print(&text)?;
             return Ok(u8::from(!is_fine));
         }
         cli::Command::Renew(args) => return Ok(cli::renew(&args, out)? as u8),
@@ -135,6 +135,14 @@ fn not_started(why: String, user: Uid) -> String {
         format!("{why}: user {user} started the daemon, which has to run as root")
     } else {
         why
+    }
+}
+
+/// Prints to standard output. A reader that has seen enough (`| head`) is not an error.
+fn print(text: &str) -> io::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
     }
 }
 
