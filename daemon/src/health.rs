@@ -39,9 +39,9 @@ pub(crate) struct Host {
 
 /// Calls of the replaced plugin, which speaks Go RPC: somebody has put it back where runtimes look for leasehold's.
 #[derive(Debug, Default)]
-pub(crate) struct OldPlugin(Mutex<Option<Calls>>);
+pub(crate) struct OldPlugin(Mutex<(u64, Option<Calls>)>);
 
-/// Calls since the daemon started, of which there was at least one.
+/// Calls that are not long past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Calls {
     pub(crate) count: u64,
@@ -52,22 +52,24 @@ pub(crate) struct Calls {
 impl OldPlugin {
     /// Counts a call. Returns whether it is the first one for long.
     pub(crate) fn called(&self, now: SystemTime) -> bool {
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_news = calls.is_none_or(|calls| calls.are_past(now));
-        let calls = calls.get_or_insert(Calls {
-            count: 0,
-            since: now,
-            last: now,
-        });
-        (calls.count, calls.last) = (calls.count + 1, now);
-        is_news
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.1.filter(|calls| !calls.are_past(now));
+        let (count, since) = before.map_or((0, now), |calls| (calls.count, calls.since));
+        *known = (
+            known.0 + 1,
+            Some(Calls {
+                count: count + 1,
+                since,
+                last: now,
+            }),
+        );
+        before.is_none()
     }
 
-    /// Returns how many calls there were in all, and all of them if the last is not long past.
+    /// Returns how many calls there were in all, and those that are not long past.
     pub(crate) fn calls(&self, now: SystemTime) -> (u64, Option<Calls>) {
-        let calls = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = calls.map_or(0, |calls| calls.count);
-        (count, calls.filter(|calls| !calls.are_past(now)))
+        let (total, calls) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (total, calls.filter(|calls| !calls.are_past(now)))
     }
 }
 
@@ -356,8 +358,8 @@ mod tests {
             panic!("one trouble")
         };
         assert!(
-            trouble.sentence.contains("was called 4 times instead")
-                && trouble.since == Some(wall(at(100))),
+            trouble.sentence.contains("was called once instead")
+                && trouble.since == Some(wall(at(900))),
             "{trouble:?}"
         );
     }
