@@ -225,6 +225,7 @@ impl Silence {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Instant;
 
     const BRIDGE: Survey = Survey {
         parent_is_bridge: true,
@@ -268,6 +269,21 @@ mod tests {
             received: Some(frames),
             ..survey
         }
+    }
+
+    #[test]
+    fn a_count_that_comes_late_is_not_the_reason() {
+        let (began, limit) = (Instant::BOOT, Instant::BOOT + Duration::from_secs(10));
+        let mut reason = Reason::default();
+        assert_eq!((reason.look(None), reason.look(None)), (true, false));
+        for survey in [received(7, Survey::default()), received(9, BRIDGE)] {
+            reason.found(survey, "br0", (began, limit), None);
+        }
+        let silence = reason.silence().unwrap();
+        assert_eq!(
+            (silence.before, silence.survey.received),
+            (Some(7), Some(9))
+        );
     }
 
     /// Asserts that the reasons are these, by a part of each.

@@ -89,8 +89,17 @@ impl Reason {
         (began, limit): (Instant, Instant),
         came_up: Option<Instant>,
     ) {
+        let count = Survey {
+            received: survey.received,
+            ..Survey::default()
+        };
         match *self {
             Self::Counted(_) => *self = Self::Counted(survey.received),
+            // The count, which took so long that the search has begun.
+            Self::LookedFor {
+                before: ref mut before @ None,
+                ..
+            } if survey == count && count != Survey::default() => *before = count.received,
             Self::LookedFor { before, server } => {
                 // A host that has just booted has had its own links no longer than that.
                 let booted =
