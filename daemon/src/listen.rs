@@ -1,7 +1,7 @@
 //! The sockets where callers find the daemon, each with its protocol: handed over by systemd, or bound here.
 //!
 //! A socket's mode decides who may connect, so it is 0600 from the first moment; the read-only socket's mode is then widened to a
-//! group. A live socket at a path is never touched.
+//! group. A socket at a path where somebody listens is never touched.
 //!
 //! The control socket is there before the daemon is ready, so that shims wait in its backlog. Docker's sockets are not: dockerd
 //! waits without a time limit at a socket that accepts, and does not start while nobody answers. If the socket is missing,
