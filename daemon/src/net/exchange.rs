@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
 use leasehold_core::link::{LinkCause, LinkView};
@@ -11,6 +12,7 @@ use nix::errno::Errno;
 use socket2::Socket;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
 use tracing::{debug, trace};
 
 use super::opened::Opened;
@@ -25,6 +27,10 @@ use super::{Alarm, NetReport, Received, failed};
 const TASK: &str = "the task of an exchange";
 /// The most received frames that the driver has not taken yet. Further ones wait in the socket, and are lost when it is full.
 const UNTAKEN: usize = 16;
+/// The pause after which a frame is tried again that finds a queue full or the link down; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// The last pause: the frame is lost after some 60 ms.
+const LAST_PAUSE: Duration = Duration::from_millis(32);
 
 /// The exchange's id, and what it works with.
 #[derive(Clone, Debug)]
@@ -172,7 +178,7 @@ impl Exchange {
             tokio::select! {
                 biased;
                 next = outbox.next() => match next {
-                    Some(Order::Send(frame)) => self.send(packet, frame)?,
+                    Some(Order::Send(frame)) => self.send(packet, frame).await?,
                     Some(Order::Hear(arp)) => packet.hear(arp)?,
                     None => return Ok(()),
                 },
@@ -189,16 +195,22 @@ impl Exchange {
     }
 
     /// Sends a frame, and tells whoever waits for the result.
-    fn send(
+    async fn send(
         &self,
         packet: &PacketSocket,
         Outgoing { op, frame, over }: Outgoing,
     ) -> Result<(), LinkCause> {
-        let over_host = over.is_some_and(|link| self.uplinks.send(link, &frame));
-        let sent = match over_host {
+        let once = || match over.is_some_and(|link| self.uplinks.send(link, &frame)) {
             true => Ok(()),
             false => packet.send(&frame),
         };
+        let (mut sent, mut pause) = (once(), FIRST_PAUSE);
+        while sent.is_err_and(is_for_a_moment) && pause <= LAST_PAUSE {
+            // Boxed, because it is rare: an exchange that only listens stays small.
+            Box::pin(sleep(pause)).await;
+            pause *= 2;
+            sent = once();
+        }
         match sent {
             Ok(()) => trace!(exchange = self.id.0, "frame sent"),
             Err(Errno::ENXIO | Errno::ENODEV) => return Err(packet.no_link()),
@@ -239,7 +251,13 @@ fn ready(
     Ok((packet, hold))
 }
 
-/// Says why a frame was not sent.
+/// Returns whether a frame may be accepted a moment later: a queue is full, or the link is down.
+fn is_for_a_moment(errno: Errno) -> bool {
+    use Errno::{EAGAIN, EINTR, ENETDOWN, ENOBUFS, ENOMEM};
+    matches!(errno, EAGAIN | EINTR | ENETDOWN | ENOBUFS | ENOMEM)
+}
+
+/// Says why a frame was not sent, however often it was tried.
 fn unsent(errno: Errno) -> LinkCause {
     match errno {
         Errno::ENETDOWN => LinkCause::Down,

@@ -494,8 +494,8 @@ impl Net {
         });
     }
 
-    /// Sends a frame, over the host's link `over` if that accepts it. A frame that the exchange's link cannot take is lost. The outcome
-    /// is reported if an `op` is given.
+    /// Sends a frame, over the host's link `over` if that accepts it. A frame that the exchange's link cannot take within some
+    /// 60 ms is lost. The outcome is reported if an `op` is given.
     pub(crate) fn send(
         &mut self,
         op: Option<OpId>,

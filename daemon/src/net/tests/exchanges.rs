@@ -419,25 +419,23 @@ fn an_exchange_fails_or_breaks_on_a_link_that_is_down() {
     });
 }
 
+/// Runs `tc` in a namespace.
+fn tc(netns: &Netns, arguments: &str) {
+    let tc = || Command::new("tc").args(arguments.split(' ')).status();
+    let done = netns.run(tc).expect("tc is installed");
+    assert!(done.success(), "{arguments}");
+}
+
 #[test]
 fn a_queue_that_takes_nothing_breaks_nothing() {
     in_lab(async |mut lab: Lab| {
         let (netns, inside, outside) = lab.pair().await;
         let server = lab.open(outside, WITH_ARP).await.unwrap();
         let exchange = lab.open(inside.clone(), PLAIN).await.unwrap();
-        let tc = |arguments: &str| {
-            let done = netns.run(|| {
-                Command::new("tc")
-                    .args(arguments.split(' '))
-                    .status()
-                    .expect("tc is installed")
-            });
-            assert!(done.success(), "{arguments}");
-        };
-        tc("qdisc add dev eth0 root pfifo limit 0");
+        tc(&netns, "qdisc add dev eth0 root pfifo limit 0");
         lab.send(exchange, Answer::PLAIN.frame());
         lab.inspect(Target::Known(inside)).await.unwrap();
-        tc("qdisc del dev eth0 root");
+        tc(&netns, "qdisc del dev eth0 root");
         lab.send(exchange, arp());
         assert_eq!(lab.frame(server).await.0, arp());
         let left = lab.left_over();
@@ -447,6 +445,30 @@ fn a_queue_that_takes_nothing_breaks_nothing() {
                 .any(|event| matches!(event, NetReport::Broken { .. })),
             "{left:?}"
         );
+    });
+}
+
+#[test]
+fn a_frame_waits_until_a_queue_has_room() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, inside, outside) = lab.pair().await;
+        let server = lab.open(outside, WITH_ARP).await.unwrap();
+        let exchange = lab.open(inside.clone(), PLAIN).await.unwrap();
+        let mut arrived = false;
+        // On a busy machine the queue may be full for longer than a frame waits.
+        for _ in 0..20 {
+            tc(&netns, "qdisc add dev eth0 root pfifo limit 0");
+            lab.send(exchange, arp());
+            lab.inspect(Target::Known(inside.clone())).await.unwrap();
+            tc(&netns, "qdisc del dev eth0 root");
+            let outcome = lab.event(|event| match event {
+                NetReport::Frame { exchange, .. } if *exchange == server => Some(true),
+                NetReport::Unsent { .. } => Some(false),
+                _ => None,
+            });
+            arrived |= outcome.await;
+        }
+        assert!(arrived);
     });
 }
 
