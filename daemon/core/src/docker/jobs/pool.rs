@@ -148,15 +148,21 @@ impl PoolChange {
         pool: &PoolId,
         address: Ipv4Addr,
     ) -> Next {
-        if let Some(change) = unreserve(desk, pool, address) {
-            return Self::begin(desk, id, vec![change], (Answer::Released, Undo::Nothing));
-        }
-        match released(desk, pool, address) {
-            Some(binding) => {
+        match (
+            released(desk, pool, address),
+            unreserve(desk, pool, address),
+        ) {
+            // If the end of a reservation could not be written, an earlier daemon may have leased its address.
+            (Some(binding), change) => {
+                let changes = change.into_iter();
+                changes.for_each(|change| desk.out().write_alone(change));
                 leave(desk.registry, binding, Some(id));
                 Next::Nothing
             }
-            None => Next::Answers(Answer::Released),
+            (None, Some(change)) => {
+                Self::begin(desk, id, vec![change], (Answer::Released, Undo::Nothing))
+            }
+            (None, None) => Next::Answers(Answer::Released),
         }
     }
 

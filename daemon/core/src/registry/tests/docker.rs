@@ -342,6 +342,30 @@ fn a_reservation_that_the_store_does_not_take_is_an_error() {
 }
 
 #[test]
+fn a_lease_is_given_back_though_its_address_is_reserved() {
+    let mut rig = Rig::new(8);
+    rig.reserve(Some(FIRST));
+    rig.disk = Disk::Full;
+    let id = rig.ask_release(FIRST);
+    assert_eq!(*rig.failure(id), Failure::Store(StoreCause::Full));
+    rig.disk = Disk::Good;
+    let add = rig.endpoint(1);
+    assert_eq!(rig.leased(add), FIRST);
+    rig.reg = Core::new(rig.config.clone(), 9);
+    rig.input(Input::Start {
+        boot: BootId("b".into()),
+        records: rig.store.records(),
+        doors: rig.store.docker.records(),
+        spooled: vec![],
+        adoptees: vec![],
+    });
+    rig.release(FIRST);
+    rig.run_until(1030.0);
+    let reserved = &rig.store.docker.pools[&pool()].reserved;
+    assert!(reserved.is_empty() && rig.rows().is_empty());
+}
+
+#[test]
 fn a_reboot_keeps_the_lease_until_docker_gives_it_back() {
     let mut rig = held();
     rig.reg = Core::new(rig.config.clone(), 9);
