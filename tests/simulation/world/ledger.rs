@@ -143,9 +143,17 @@ impl World {
         }
     }
 
-    /// Handles that an ADD failed because of an address in use. What it had asked another server for before, without an answer that
-    /// it heard, stays there: it never asked for the second address, and could say nothing of the first (seed 8,213,138).
+    /// Handles that an ADD failed because of an address in use. An address that may not be declined stays at its server. So does what it
+    /// had asked another server for before, without an answer that it heard: it never asked for the second address, and could say
+    /// nothing of the first (seed 8,213,138).
     pub(super) fn gave_up(&mut self, index: usize, failure: &Failure) {
+        if let Failure::NotDeclined { address, .. } = failure {
+            let who = (self.actors[index].lan, self.actors[index].client_key());
+            let left =
+                self.grants(|lan, other, key| who == (lan, key.clone()) && other == *address);
+            let left = left.into_iter().map(|grant| (grant, Excuse::LeftToEnd));
+            self.ledger.left.extend(left);
+        }
         let Failure::Conflict { address, .. } = failure else {
             return;
         };

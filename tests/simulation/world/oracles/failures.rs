@@ -82,7 +82,10 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
             let had = add_of(&asked.call)
                 .map(|add| add.timeout)
                 .filter(|_| !asked.behind);
-            let needs = world.plan.needs() + world.plan.one_try() * world.claims_heard();
+            let elsewhere = world.elsewhere.there.keys();
+            let used = elsewhere.filter(|(lan, _)| *lan == actor.lan).count() as u32;
+            let tries = world.claims_heard() + used;
+            let needs = world.plan.needs() + world.plan.one_try() * tries;
             had.is_none_or(|had| had < needs)
                 || has_namesake(world, index)
                 || was_unfit(world, actor)
