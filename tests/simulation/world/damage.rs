@@ -130,15 +130,17 @@ impl World {
         runs.filter_map(adoptee).collect()
     }
 
-    /// Handles that records went. A daemon that sees no namespace takes a container for gone once its lease has ended.
+    /// Handles that records went. A daemon that sees no namespace takes a container for gone once its lease has ended, and so does one
+    /// that last looked for Docker's interface while that was unplugged.
     pub(super) fn ended_unseen(&mut self, going: &[Record]) {
-        if self.kernel.unseen.is_none() {
-            return;
-        }
-        let now = self.clock().boot;
+        let (now, unseen) = (self.clock().boot, self.kernel.unseen.is_some());
         for record in going.iter().filter(|record| record.lease.expired(now)) {
-            let mut actors = self.actors.iter_mut();
-            if let Some(actor) = actors.find(|actor| actor.attachment == record.attachment) {
+            let is_it = |actor: &&mut super::Actor| {
+                let there = actor.at.is_some_and(|at| self.kernel.link(at).is_some());
+                let is_away = actor.is_found_later() && !there;
+                actor.attachment == record.attachment && (unseen || is_away)
+            };
+            if let Some(actor) = self.actors.iter_mut().find(is_it) {
                 (actor.excused, actor.stranded) = (true, Some(false));
                 // Its link is nobody's once dockerd moves it back.
                 let endpoint = actor.endpoint.as_ref();
