@@ -333,6 +333,7 @@ fn docker_call(asked: Result<docker::Asked, docker::Refused>, path: &str, host: 
         Call::Network(
             NetworkCall::Delete(_)
             | NetworkCall::Find(_)
+            | NetworkCall::Started
             | NetworkCall::DeleteEndpoint(_)
             | NetworkCall::Join { .. },
         ) => {}

@@ -2,8 +2,9 @@
 //!
 //! No link is left behind. A link in the host's namespace without an endpoint is deleted at once. One that stays there too long is
 //! deleted with its endpoint: dockerd was killed between two calls, and forgot it. How long that is depends on what is known: a
-//! container may take minutes to start; a link comes back from a container because that container ended; and if a new endpoint has
-//! the link's Ethernet address, the link is deleted at once. Links that another store's daemon made are not ours.
+//! container may take minutes to start; a link comes back from a container because that container ended; a dockerd that has just
+//! started plans no container for the links that it finds; and if a new endpoint has the link's Ethernet address, the link is
+//! deleted at once. Links that another store's daemon made are not ours.
 
 use std::time::Duration;
 
@@ -185,6 +186,16 @@ impl Desk<'_> {
                 endpoint.goes = Some(self.registry.tables.now.boot + NEXT_STEP);
             }
             self.end_endpoint(&id);
+        }
+        self.time_strays();
+    }
+
+    /// Handles a restart of dockerd: links that wait for a container of the previous dockerd wait one minute more.
+    pub(super) fn abandon_strays(&mut self) {
+        for endpoint in self.docker.endpoints.by_id.values_mut() {
+            endpoint.goes = endpoint
+                .goes
+                .min(Some(self.registry.tables.now.boot + NEXT_STEP));
         }
         self.time_strays();
     }

@@ -54,6 +54,8 @@ impl PoolCall {
 /// What is asked about a Docker network of our own driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkCall {
+    /// A dockerd has started: it first asks, once, what this plugin is. No container of the previous dockerd is still to come.
+    Started,
     /// Keep a network, which dockerd names only once.
     Create(Box<NetworkRecord>),
     /// Forget a network. It is also a success if it is not known.
@@ -78,6 +80,7 @@ pub enum NetworkCall {
 impl NetworkCall {
     pub(super) const fn name(&self) -> &'static str {
         match self {
+            Self::Started => "capabilities",
             Self::Create(_) => "create_network",
             Self::Delete(_) => "delete_network",
             Self::Find(_) => "find_network",

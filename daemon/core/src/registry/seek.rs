@@ -88,6 +88,11 @@ impl Seeking {
         }
     }
 
+    pub(crate) fn wait_less_for_all(&mut self, tables: &mut Tables) {
+        let all: Vec<_> = self.awaited.keys().copied().collect();
+        all.into_iter().for_each(|id| self.wait_less(tables, id));
+    }
+
     /// Waits for the interface of a binding whose link is gone, and looks for it: it may have appeared elsewhere unnoticed.
     pub(super) fn wait_again(
         &mut self,

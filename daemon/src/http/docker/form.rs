@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::refusal::OTHER_ANSWER;
 use super::lease::Flag;
-use super::{DONE, Refused, refused, words};
+use super::{DONE, Refused, manifest, refused, words};
 
 /// The form that an answer takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +36,8 @@ pub(super) enum Shape {
     Plain,
     /// An address with this prefix length; 0: that of its lease.
     Address(u8),
+    /// What this plugin is.
+    Activated,
     /// Nothing, for a network or for an endpoint that goes.
     Nothing,
     /// An endpoint, with or without its Ethernet address.
@@ -101,6 +103,7 @@ impl Form {
 
     fn network(&self, answer: &NetworkAnswer) -> Result<String, Refused> {
         match (answer, &self.shape) {
+            (NetworkAnswer::Done, Shape::Activated) => Ok(manifest()),
             (NetworkAnswer::Done, Shape::Nothing) => Ok(DONE.to_owned()),
             (NetworkAnswer::Endpoint(record), Shape::Endpoint { tells_mac }) => {
                 Ok(created(record, *tells_mac).to_string())
@@ -120,7 +123,7 @@ impl Form {
     /// Returns the flag with which the network's options are given.
     fn flag(&self) -> Flag {
         match self.shape {
-            Shape::Plain | Shape::Address(_) => Flag::Ipam,
+            Shape::Plain | Shape::Address(_) | Shape::Activated => Flag::Ipam,
             Shape::Nothing | Shape::Endpoint { .. } | Shape::Join { .. } => Flag::Driver,
         }
     }

@@ -19,7 +19,7 @@ mod words;
 
 use ipnet::Ipv4Net;
 use leasehold_api::docker as wire;
-use leasehold_core::effect::{Call, PoolCall};
+use leasehold_core::effect::{Call, NetworkCall, PoolCall};
 use leasehold_core::identity::Lan;
 use leasehold_core::network::NetworkRecord;
 use leasehold_core::wire::Mac;
@@ -124,7 +124,15 @@ impl Asked {
     /// Reads a call, by the path of its URL.
     pub(crate) fn parse(path: &str, body: &[u8], host: &Host<'_>) -> Result<Self, Refused> {
         Ok(match path {
-            wire::ACTIVATE => Self::known(json!({ "Implements": DRIVERS })),
+            wire::ACTIVATE if host.ipvlan => Self::Known(manifest()),
+            // The networks of our network driver are made under this name.
+            wire::ACTIVATE => {
+                let form = Form::new("the drivers that it is", Shape::Activated);
+                Self::Core {
+                    call: Call::Network(NetworkCall::Started),
+                    form,
+                }
+            }
             // Replay would ask for live addresses without their Ethernet addresses: the store knows better.
             wire::CAPABILITIES => Self::known(
                 json!({ "RequiresMACAddress": !host.ipvlan, "RequiresRequestReplay": false }),
@@ -179,6 +187,11 @@ impl Asked {
     ) -> Result<Self, Refused> {
         network::endpoint(then, network, host)
     }
+}
+
+/// Returns what this plugin is.
+fn manifest() -> String {
+    json!({ "Implements": DRIVERS }).to_string()
 }
 
 /// Reads the body of a call.

@@ -167,11 +167,21 @@ fn calls_that_need_no_state_are_answered_at_once() {
         }
     }
     assert_eq!(on("Dance", ""), Err(Refused::Unknown));
+    // Under the other name, that of our network driver, the call also reaches the core: a dockerd has started.
     let manifest = r#"{"Implements":["IpamDriver","NetworkDriver"]}"#;
-    for ipvlan in [true, false] {
-        let activated = with_host(ipvlan, |host| Asked::parse(wire::ACTIVATE, b"", host));
-        assert_eq!(activated, Ok(Asked::Known(manifest.to_owned())));
-    }
+    let activated = with_host(true, |host| Asked::parse(wire::ACTIVATE, b"", host));
+    assert_eq!(activated, Ok(Asked::Known(manifest.to_owned())));
+    let Ok(Asked::Core { call, form }) =
+        with_host(false, |host| Asked::parse(wire::ACTIVATE, b"", host))
+    else {
+        panic!()
+    };
+    assert_eq!(call, Call::Network(NetworkCall::Started));
+    assert_eq!(
+        form.answer(&Answer::Network(NetworkAnswer::Done))
+            .as_deref(),
+        Ok(manifest)
+    );
 }
 
 #[test]

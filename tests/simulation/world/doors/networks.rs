@@ -601,6 +601,7 @@ impl World {
             NetworkCall::Create(_)
             | NetworkCall::Delete(_)
             | NetworkCall::Find(_)
+            | NetworkCall::Started
             | NetworkCall::Join { .. } => None,
         }
     }

@@ -177,6 +177,13 @@ impl Desk<'_> {
     /// Begins a call about a network or an endpoint.
     pub(crate) fn asked_of_network(&mut self, id: RequestId, call: NetworkCall) {
         let next = match call {
+            NetworkCall::Started => {
+                self.abandon_strays();
+                self.registry
+                    .seeking
+                    .wait_less_for_all(&mut self.registry.tables);
+                Ok(NetworkAnswer::Done).into()
+            }
             NetworkCall::Create(record) => NetworkChange::make(self, id, record),
             NetworkCall::Delete(network) => NetworkChange::forget(self, id, &network),
             NetworkCall::Find(network) => {

@@ -69,6 +69,29 @@ fn a_forgotten_endpoint_does_not_hurry_its_successor() {
     assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
 }
 
+/// It starts none of the containers that the previous one was about to start.
+#[test]
+fn a_new_dockerd_leaves_a_waiting_link_one_minute() {
+    for told in [false, true] {
+        let mut rig = with_network();
+        match told {
+            true => _ = rig.told_endpoint("e1", "192.0.2.0/24;;parent=br0"),
+            false => _ = rig.create_endpoint("e1", OWN),
+        }
+        rig.run_for(100.0);
+        let started = rig.network_call(NetworkCall::Started);
+        assert!(rig.is_done(started));
+        let began = rig.at.as_secs_f64();
+        rig.run_until(began + 59.9);
+        let found = (rig.wired.links.len(), rig.sends(7));
+        assert_eq!(found, (1, 0), "told: {told}");
+        rig.run_until(began + 70.0);
+        assert!(rig.has_no_endpoint(), "told: {told}");
+        let found = (rig.sends(7), rig.store.records().len());
+        assert_eq!(found, (1, 0), "told: {told}");
+    }
+}
+
 #[test]
 fn a_stray_link_goes_at_once_for_a_new_one_with_its_mac() {
     for told in [false, true] {
