@@ -95,7 +95,7 @@ fn run(command: cli::Command) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Returns a number that nobody can guess and that is never repeated.
+/// Returns a number that nobody can guess, another one each time.
 fn unguessable() -> u64 {
     RandomState::new().build_hasher().finish()
 }

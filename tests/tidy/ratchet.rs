@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::{read, tracked};
 
 /// Lines of code in `daemon/core` and `daemon/range`, without blank lines, comments and tests.
-const LINES: usize = 23_039;
+const LINES: usize = 23_042;
 /// Constants of the core that are a `Duration`.
 const DURATIONS: usize = 49;
 

@@ -366,8 +366,10 @@ fn make_room<K: Ord + Clone, V>(
     most: usize,
     last: impl Fn(&V) -> Option<Instant>,
 ) {
-    let oldest = known.iter().filter(|_| known.len() >= most);
-    let oldest = oldest.min_by_key(|(_, it)| last(it));
+    if known.len() < most {
+        return;
+    }
+    let oldest = known.iter().min_by_key(|(_, it)| last(it));
     if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
         known.remove(&oldest);
     }

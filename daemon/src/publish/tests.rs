@@ -113,7 +113,7 @@ fn a_start_removes_only_stale_files() {
     drop(publisher);
     let kept = dir.path().join("resolv/lan/kept/eth0");
     let before = kept.metadata().unwrap().ino();
-    fs::write(dir.path().join("resolv/lan/other/.new"), "half").unwrap();
+    fs::write(dir.path().join("resolv/lan/other/.new-eth0"), "half").unwrap();
 
     let publisher = Publisher::start(dir.path()).unwrap();
     publisher.publish(attachment("kept"), dns("site.example"));

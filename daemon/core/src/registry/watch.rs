@@ -200,12 +200,13 @@ impl Audit {
         if outdated {
             return self.look_at(tables, at);
         }
-        // Where others are seen, one whose file was unmounted says nothing about this daemon's sight.
-        let is_first = match &cause {
+        let is_news = match &cause {
+            // The look beside goes through all leases.
+            _ if backoff.has_failed() => false,
+            // Where others are seen, one whose file was unmounted says nothing about this daemon's sight.
             LinkCause::NoPath(_) => !self.is_beside(tables, at, false),
             cause => cause.is_unseen() && !self.is_beside(tables, at, true),
         };
-        let is_news = is_first && !backoff.has_failed();
         backoff.fail();
         let pause = backoff.pause(LONGEST_PAUSE, &mut tables.rng);
         match (cause.is_unseen(), is_news) {

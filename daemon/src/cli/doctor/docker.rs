@@ -24,22 +24,22 @@ const EXEC_ROOT: &str = "/var/run/docker";
 
 pub(super) fn docker(args: &DoctorArgs, processes: &[Process]) -> Vec<Finding> {
     let served = args.docker_plugin_dir.as_deref();
+    let own = served.map(|directory| directory.join("leasehold.sock"));
     let mut findings = Vec::new();
     let mut ours = None;
     for path in sockets(served.unwrap_or(Path::new(PLUGINS))) {
         let fault = fault(&path);
-        if served.is_some_and(|directory| path == directory.join("leasehold.sock")) {
+        if own.as_ref() == Some(&path) {
             ours = Some(fault.is_none());
         }
         findings.extend(fault);
     }
     let exec_root = processes::exec_root(processes);
-    let Some(directory) = served else {
+    let Some(path) = own else {
         let runs = exec_root.is_some() || install::docker::listens();
         findings.extend(runs.then(unserved));
         return findings;
     };
-    let path = directory.join("leasehold.sock");
     let path = path.display();
     match ours {
         Some(true) => {

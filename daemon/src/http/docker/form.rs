@@ -116,7 +116,13 @@ impl Form {
                 },
                 Shape::Join { ifname: inside },
             ) => Ok(joined(ifname, inside, grant.as_deref(), *gateway).to_string()),
-            _ => Err(refused(OTHER_ANSWER)),
+            (
+                NetworkAnswer::Done
+                | NetworkAnswer::Found(_)
+                | NetworkAnswer::Endpoint(_)
+                | NetworkAnswer::Joined { .. },
+                _,
+            ) => Err(refused(OTHER_ANSWER)),
         }
     }
 

@@ -199,9 +199,11 @@ fn done() -> Next {
 /// Deletes a VLAN's link if no network is in it any more. Returns whether it does.
 fn unmake_vlan(desk: &mut Desk<'_>, wiring: &Wiring, waiter: DoorWaiter) -> bool {
     let has_vlan = desk.docker.has_vlan(&wiring.on, wiring.vlan);
-    let vlan = wiring.vlan().filter(|_| !has_vlan);
-    vlan.map(|vlan| desk.out().unmake(waiter, vlan.owner))
-        .is_some()
+    let Some(vlan) = wiring.vlan().filter(|_| !has_vlan) else {
+        return false;
+    };
+    desk.out().unmake(waiter, vlan.owner);
+    true
 }
 
 /// Has the store forget a network that nobody was told of, unless another call has kept it or may still do so.

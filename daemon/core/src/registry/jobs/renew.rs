@@ -92,15 +92,13 @@ impl Renewal {
         let Some((_, start)) = self.left.get(&id) else {
             return;
         };
-        let binding = core.tables.bindings.get(id);
-        let lease = binding.and_then(|binding| binding.lease(now.boot));
         let upshot = match held(core, id) {
             None => Upshot::Lost,
             Some((client, held)) if held.start <= *start => match client.state() {
                 StateName::Bound => Upshot::Unanswered(client.tally().reason()),
                 _ => return,
             },
-            Some(_) => match lease.filter(|lease| lease.start > *start) {
+            Some(_) => match leased(core, id).filter(|lease| lease.start > *start) {
                 Some(lease) => {
                     let ends = lease.expires().map(|at| at.saturating_since(now.boot));
                     Upshot::Extended {
@@ -116,9 +114,7 @@ impl Renewal {
     }
 
     fn over(&mut self, core: &Registry, id: BindingId, upshot: Upshot) {
-        let binding = core.tables.bindings.get(id);
-        let lease = binding.and_then(|binding| binding.lease(core.tables.now.boot));
-        let address = lease.map(|lease| lease.address.into());
+        let address = leased(core, id).map(|lease| lease.address.into());
         let left = self.left.remove(&id);
         let over = left.map(|(attachment, _)| Obeyed::new(attachment, address, upshot));
         self.done.extend(over);
@@ -144,6 +140,11 @@ impl Renewal {
         }
         self.goes_on()
     }
+}
+
+/// Returns the lease of a binding, whether or not it is held.
+fn leased(core: &Registry, id: BindingId) -> Option<&Lease> {
+    core.tables.bindings.get(id)?.lease(core.tables.now.boot)
 }
 
 /// Returns the client of a binding that is held, with its lease.
